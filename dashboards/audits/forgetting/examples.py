@@ -29,7 +29,7 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     hidden = [name for name, part in parts.items() if not (show_images or is_embedded(part.data.name))]
     note = " ".join(_withheld_note(name, parts[name], examples) for name in hidden)
     try:
-        shown = tuple(
+        images = tuple(
             picture
             for name, part in parts.items()
             if name not in hidden
@@ -37,7 +37,7 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
         )
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
         return Gallery(CAPTION, False, f"The images cannot be drawn{error_reason(run, error)}.")
-    return Gallery(CAPTION, bool(shown), note, shown)
+    return Gallery(CAPTION, bool(images), note, images)
 
 
 def _withheld_note(name: str, part: Part, examples: list[Row]) -> str:
@@ -51,8 +51,8 @@ def _part_pictures(name: str, part: Part, examples: list[Row]) -> Iterator[Pictu
     images = load(part.data)
     for row in sorted((row for row in examples if row["part"] == name), key=lambda row: row["label"]):
         title = f"{row['name'] or row['label']}, {_format_class_size(row)}, row {row['row']}"
-        shown = encode_png(images.train_images[row["row"]])
-        yield Picture(shown, title, f"{PARTS[name]}, {title}", f"{PARTS[name]}: {part.data.named().name}")
+        png = encode_png(images.train_images[row["row"]])
+        yield Picture(png, title, f"{PARTS[name]}, {title}", f"{PARTS[name]}: {part.data.named().name}")
 
 
 def _format_class_size(row: Row) -> str:

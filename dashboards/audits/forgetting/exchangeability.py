@@ -66,15 +66,17 @@ def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
     """Distributions of the scores of D_Q and of the control set; None without a control set."""
     if not is_controlled(table):
         return None
-    found = list(_target_panels(table, decided))
-    if not found:
+    target_scores = list(_target_panels(table, decided))
+    if not target_scores:
         return None
-    innocent, targets = found[0].name == INNOCENT, sum(panel.name != INNOCENT for panel in found)
-    shown = found[: TARGETS + innocent]
-    caption = figure_caption(found, innocent) + layout.left_out_note(len(shown) - innocent, targets, "targets")
-    rows = -(-len(shown) // ACROSS)
+    innocent, targets = target_scores[0].name == INNOCENT, sum(panel.name != INNOCENT for panel in target_scores)
+    visible = target_scores[: TARGETS + innocent]
+    caption = figure_caption(target_scores, innocent) + layout.left_out_note(
+        len(visible) - innocent, targets, "targets"
+    )
+    rows = -(-len(visible) // ACROSS)
     height = FOOT + STEP * rows + legend.ROW
-    every = np.concatenate([values for panel in shown for values in (panel.query, panel.control)])
+    every = np.concatenate([values for panel in visible for values in (panel.query, panel.control)])
     low, high = np.quantile(every, SHOWN).tolist()
     ticks = [tick for tick in TICKS if low <= tick <= high]
     words = [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in ticks]
@@ -83,17 +85,17 @@ def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
         Panel(
             box,
             [_draw_panel(panel), set_heading(panel.name)],
-            Axis(limits=limits, ticks=(_axis_positions(np.array(ticks)), words), worded=at + ACROSS >= len(shown)),
-            Axis(limits=(-0.02, 1.02), most=4, worded=at % ACROSS == 0),
+            Axis(limits=limits, ticks=(_axis_positions(np.array(ticks)), words), worded=index + ACROSS >= len(visible)),
+            Axis(limits=(-0.02, 1.02), most=4, worded=index % ACROSS == 0),
         )
-        for at, (panel, box) in enumerate(zip(shown, target_boxes(len(shown)), strict=True))
+        for index, (panel, box) in enumerate(zip(visible, target_boxes(len(visible)), strict=True))
     ]
     handles = [legend.line(name, **look) for name, look in CURVES.items()]
     return Chart(
         "exchangeability",
         "Does the target know D_Q better than the control set?",
         caption,
-        " ".join(f"{panel.name}: one-sided {panel.heading}." for panel in shown),
+        " ".join(f"{panel.name}: one-sided {panel.heading}." for panel in visible),
         height,
         panels,
         [*handles, legend.line("one-sided KS", color=drawing.light("ink"), **FAR)],
@@ -116,20 +118,22 @@ def _target_panels(table: pa.Table, decided: pa.Table) -> Iterator[TargetScores]
     for target in decided.to_pylist():
         models = matrix.replicates("target", target["target"])
         if models and target["p_adjusted"] is not None:
-            of = ModelEffects(Decisions(()), matrix, max(matrix.models[model].printed for model in models))
-            sides = unit_scores(of, np.mean(of.scores(models), axis=0))
+            effects = ModelEffects(Decisions(()), matrix, max(matrix.models[model].printed for model in models))
+            sides = unit_scores(effects, np.mean(effects.scores(models), axis=0))
             yield TargetScores(target["name"], *sides, target["p_adjusted"])
 
 
-def unit_scores(compared: ModelEffects, of_images: Array) -> tuple[Array, Array]:
+def unit_scores(compared: ModelEffects, image_scores: Array) -> tuple[Array, Array]:
     """Sorted scores of D_Q and of the control set; of images in groups, the mean of each group."""
-    values, is_control = compared.unit_scores(of_images)
+    values, is_control = compared.unit_scores(image_scores)
     return np.sort(values[~is_control]), np.sort(values[is_control])
 
 
 def figure_caption(panels: Sequence[TargetScores], innocent: bool) -> str:
     """The caption: score, lines, and the numbers of images."""
-    beside = "The first panel is a model that never saw D_Q: its lines differ only by chance. " if innocent else ""
+    innocent_note = (
+        "The first panel is a model that never saw D_Q: its lines differ only by chance. " if innocent else ""
+    )
     images = (
         format_range([len(values) for values in of]) for of in zip(*((p.query, p.control) for p in panels), strict=True)
     )
@@ -139,7 +143,7 @@ def figure_caption(panels: Sequence[TargetScores], innocent: bool) -> str:
         "images. For a model that never saw D_Q both lines are alike; for a model that holds some of D_Q, its line "
         "lies to the right. Upright: the one-sided KS distance, where the line of D_Q is farthest below the other. p: "
         "p-value of the randomisation test, adjusted over all targets. "
-        f"{beside}The axis is logarithmic on both sides of 0. n: {' images of D_Q, '.join(images)} of the "
+        f"{innocent_note}The axis is logarithmic on both sides of 0. n: {' images of D_Q, '.join(images)} of the "
         "control set."
     )
 
@@ -162,8 +166,8 @@ def _draw_panel(panel: TargetScores) -> Layer:
 
 def empirical_cdf(values: Array) -> tuple[Array, Array]:
     """The empirical distribution of sorted values, as a path through POINTS quantiles."""
-    at = np.unique(np.round(np.linspace(0, len(values) - 1, min(POINTS, len(values)))).astype(np.int64))
-    return _axis_positions(values[at]), (at + 1) / len(values)
+    quantiles = np.unique(np.round(np.linspace(0, len(values) - 1, min(POINTS, len(values)))).astype(np.int64))
+    return _axis_positions(values[quantiles]), (quantiles + 1) / len(values)
 
 
 def _axis_positions(values: Array) -> Array:

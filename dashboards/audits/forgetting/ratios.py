@@ -92,20 +92,20 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figu
     ]
     if not targets:
         return None
-    shown = targets[: layout.MOST]
-    caption = f"{figure_caption(shown, distances)}{layout.left_out_note(len(shown), len(targets), 'targets')}"
-    alt = " ".join(ratio.describe() for ratio in shown)
-    handles = legend_entries(shown)
-    has_rule = any(ratio.rule for ratio in shown)
+    visible = targets[: layout.MOST]
+    caption = f"{figure_caption(visible, distances)}{layout.left_out_note(len(visible), len(targets), 'targets')}"
+    alt = " ".join(ratio.describe() for ratio in visible)
+    handles = legend_entries(visible)
+    has_rule = any(ratio.rule for ratio in visible)
     above = roles.legend_height(-(-len(handles) // 2))
-    rows = layout.rows([ratio.name for ratio in shown], above, layout.RIGHT + COLUMN * has_rule)
-    limits = axis_limits(shown)
+    rows = layout.rows([ratio.name for ratio in visible], above, layout.RIGHT + COLUMN * has_rule)
+    limits = axis_limits(visible)
 
     def draw_targets(axes: Any) -> None:
-        for ratio, height in zip(shown, rows.y.tolist(), strict=True):
+        for ratio, height in zip(visible, rows.y.tolist(), strict=True):
             _draw_target(axes, ratio, height, limits[1])
         if has_rule:
-            _draw_rule_column(axes, shown, rows.y.tolist())
+            _draw_rule_column(axes, visible, rows.y.tolist())
 
     panel = row_panel(rows, [upright(1), draw_targets], Axis("rho", limits))
     return Chart(
@@ -115,15 +115,19 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figu
 
 def _published_ratios(summary: Sequence[Row]) -> dict[str, float]:
     """The published rho of each target by its name."""
-    found = ((setting, row["published"]) for setting, row in find_rows(summary, METRIC) if finite(row["published"]))
-    return {name: published for setting, published in found for name in setting.values() if isinstance(name, str)}
+    published_rows = (
+        (setting, row["published"]) for setting, row in find_rows(summary, METRIC) if finite(row["published"])
+    )
+    return {
+        name: published for setting, published in published_rows for name in setting.values() if isinstance(name, str)
+    }
 
 
-def axis_limits(shown: Sequence[Ratio]) -> tuple[float, float]:
+def axis_limits(rows: Sequence[Ratio]) -> tuple[float, float]:
     """The limits of an axis that starts at 0 and shows all estimates; long intervals are cut."""
-    values = [0.0, 1.0, *(value for ratio in shown for value in ratio.values)]
-    furthest = max([*values, *(ratio.ends[1] for ratio in shown if ratio.ends)])
-    low = min([0.0, *(ratio.ends[0] for ratio in shown if ratio.ends)])
+    values = [0.0, 1.0, *(value for ratio in rows for value in ratio.values)]
+    furthest = max([*values, *(ratio.ends[1] for ratio in rows if ratio.ends)])
+    low = min([0.0, *(ratio.ends[0] for ratio in rows if ratio.ends)])
     return drawing.padded_limits([max(low, -max(values)), min(furthest, STRETCHED * max(values))], 0.04)
 
 
@@ -161,72 +165,72 @@ def _annotate_missing_rho(axes: Any, y: float) -> None:
     )  # fmt: skip
 
 
-def _draw_rule_column(axes: Any, shown: Sequence[Ratio], y: Sequence[float]) -> None:
+def _draw_rule_column(axes: Any, rows: Sequence[Ratio], y: Sequence[float]) -> None:
     """A column to the right of the axes: triples in which the paper's rule calls each target forgotten."""
     look: dict[str, Any] = {
         "xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center",
         "fontsize": drawing.TEXT - 1, "color": drawing.light("muted"), "annotation_clip": False,
     }  # fmt: skip
-    for ratio, height in zip(shown, y, strict=True):
+    for ratio, height in zip(rows, y, strict=True):
         axes.annotate(ratio.rule or "–", (1, height), (COLUMN * 72, 0), ha="right", **look)
     axes.annotate("two-sided\nrho ≥ 1 in", (1, -0.6), (COLUMN * 72 + 3, -16), ha="right", **look)
 
 
-def legend_entries(shown: Sequence[Ratio]) -> list[Any]:
+def legend_entries(rows: Sequence[Ratio]) -> list[Any]:
     """Entries of the marks that occur."""
     colour, marker, _ = roles.ROLES["target"]
     handles = [legend.line("one-sided rho", color=drawing.light(colour), marker=marker, markersize=6.5, linewidth=2)]
-    if any(ratio.two_sided is not None for ratio in shown):
+    if any(ratio.two_sided is not None for ratio in rows):
         handles.append(legend.line("two-sided rho, same run", linewidth=0, **roles.two_sided_mark()))
-    if any(ratio.paper is not None for ratio in shown):
+    if any(ratio.paper is not None for ratio in rows):
         ink = drawing.light("ink")
         hollow = {"marker": "D", "markersize": 7, "markerfacecolor": "none", "linewidth": 0}
         handles.append(legend.line("rho printed in the paper", color=ink, **hollow))
     handles.append(legend.line("1: trained as on D_C", **drawing.NULL))
-    if any(ratio.floor is not None for ratio in shown):
+    if any(ratio.floor is not None for ratio in rows):
         handles.append(legend.line("trained on all of D_Q", **roles.FLOOR))
     return handles
 
 
-def figure_caption(shown: Sequence[Ratio], distances: pa.Table) -> str:
+def figure_caption(rows: Sequence[Ratio], distances: pa.Table) -> str:
     """The caption: estimates, references, and the numbers of models and images."""
-    others = replicates(distances)
-    models = f"{format_range([ratio.row['models'] or 0 for ratio in shown])} of each target"
-    if others:
-        counts = (format_count(others[role], f"{role} model") for role in ("query", "calibration"))
+    model_counts = replicates(distances)
+    models = f"{format_range([ratio.row['models'] or 0 for ratio in rows])} of each target"
+    if model_counts:
+        counts = (format_count(model_counts[role], f"{role} model") for role in ("query", "calibration"))
         models = f"{', '.join(counts)}, {models}"
-    images = format_range([ratio.row["images"] or 0 for ratio in shown])
-    sentences = (*_explain_estimates(shown), *_explain_references(shown))
+    images = format_range([ratio.row["images"] or 0 for ratio in rows])
+    sentences = (*_explain_estimates(rows), *_explain_references(rows))
     return f"{' '.join(sentences)} n: {models}, {images} images."
 
 
-def _explain_estimates(shown: Sequence[Ratio]) -> Iterator[str]:
+def _explain_estimates(rows: Sequence[Ratio]) -> Iterator[str]:
     yield (
         "One-sided rho: the distance by which a target's confidences on D_Q lie below those of query models (trained "
         "on D_Q), divided by the same distance of calibration models (trained on D_C)."
     )
-    if any(ratio.two_sided is not None for ratio in shown):
+    if any(ratio.two_sided is not None for ratio in rows):
         yield (
             "Hollow: the published rho of the same run. Its KS distance has no sign, so a target that is more certain "
             "about D_Q than query models also counts as distant."
         )
     yield "It decides nothing: training on other data of the same kind also lowers it."
-    if any(ratio.ends for ratio in shown):
+    if any(ratio.ends for ratio in rows):
         yield "Line: 95 % interval over models, hidden if it is narrower than its mark."
 
 
-def _explain_references(shown: Sequence[Ratio]) -> Iterator[str]:
-    floors = sorted({ratio.floor for ratio in shown if ratio.floor is not None})
+def _explain_references(rows: Sequence[Ratio]) -> Iterator[str]:
+    floors = sorted({ratio.floor for ratio in rows if ratio.floor is not None})
     if floors:
-        least, most = drawing.format_number(floors[0]), drawing.format_number(floors[-1])
+        lowest, highest = drawing.format_number(floors[0]), drawing.format_number(floors[-1])
         yield (
             "Dotted: models trained on all of D_Q have a rho of "
-            f"{least if least == most else f'{least} to {most}'}, not 0, since two such models also differ."
+            f"{lowest if lowest == highest else f'{lowest} to {highest}'}, not 0, since two such models also differ."
         )
-    if any(ratio.paper is not None for ratio in shown):
+    if any(ratio.paper is not None for ratio in rows):
         yield "Diamond: the paper's number, two-sided and without an interval."
-    if any(ratio.rule for ratio in shown):
+    if any(ratio.rule for ratio in rows):
         yield "Right: single triples of models that the published rule, two-sided rho ≥ 1, calls forgotten."
-    limit = axis_limits(shown)[1]
-    if any(ratio.rho is not None and ratio.ends and ratio.ends[1] > limit for ratio in shown):
+    limit = axis_limits(rows)[1]
+    if any(ratio.rho is not None and ratio.ends and ratio.ends[1] > limit for ratio in rows):
         yield "Arrow: the interval continues."

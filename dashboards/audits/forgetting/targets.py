@@ -40,8 +40,8 @@ def target_names(ratios: pa.Table) -> dict[int, str]:
     return dict(zip(integers(ratios, "target").tolist(), texts(ratios, "name").tolist(), strict=True))
 
 
-def group_name(who: ModelGroup, names: Mapping[int, str]) -> str:
-    role, number = who
+def group_name(group: ModelGroup, names: Mapping[int, str]) -> str:
+    role, number = group
     if role == "partial":
         return f"known share {number + 1}"
     return NAMES.get(role) or names.get(number) or f"target {number}"
@@ -59,17 +59,17 @@ def values_by_group(table: pa.Table, column: str) -> dict[ModelGroup, NDArray[np
     if column not in table.column_names:
         return {}
     role, number, values = texts(table, "model"), target_numbers(table), numbers(table, column)
-    there = (role != "") & ~np.isnan(values)
-    by_who = {}
-    for who in sort_groups(zip(role[there].tolist(), number[there].tolist(), strict=True)):
-        by_who[who] = values[there & (role == who[0]) & (number == who[1])]
-    return by_who
+    is_known = (role != "") & ~np.isnan(values)
+    values_by_group = {}
+    for group in sort_groups(zip(role[is_known].tolist(), number[is_known].tolist(), strict=True)):
+        values_by_group[group] = values[is_known & (role == group[0]) & (number == group[1])]
+    return values_by_group
 
 
-def sort_groups(everybody: Any) -> list[ModelGroup]:
+def sort_groups(groups: Any) -> list[ModelGroup]:
     roles = ("query", "calibration", "partial", "target")
-    known = {who for who in everybody if who[0] in roles}
-    return sorted(known, key=lambda who: (roles.index(who[0]), who[1]))
+    known_groups = {group for group in groups if group[0] in roles}
+    return sorted(known_groups, key=lambda group: (roles.index(group[0]), group[1]))
 
 
 @with_columns(("query", "model", "replicate"), dict)

@@ -60,8 +60,8 @@ __all__ = ["AUDIT", "PRESETS", "Forgetting", "Target", "plan", "probes", "split"
 
 def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
     """Yield D_Q and the control set as one shuffled set, on which a model's owner evaluates the model."""
-    handed = handout_order(config.probes)
-    yield handed.name, load_probes(config.probes).images[handed.order]
+    order = handout_order(config.probes)
+    yield order.name, load_probes(config.probes).images[order.order]
 
 
 def split(config: Forgetting) -> Split | None:
@@ -79,9 +79,9 @@ def draw(config: Forgetting) -> Draw:
     """
     question = config.question
     if isinstance(question, Scores):
-        given = question.audited if isinstance(question.audited, Given) else Given()
-        given = replace(given, tables=given.tables or ReturnedTables(()))
-        config = replace(config, question=replace(question, audited=given))
+        audited = question.audited if isinstance(question.audited, Given) else Given()
+        audited = replace(audited, tables=audited.tables or ReturnedTables(()))
+        config = replace(config, question=replace(question, audited=audited))
     return config.query.draw(config.seed, config)
 
 

@@ -77,12 +77,12 @@ def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:
     groups, is_control, labels = np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.int64)
     for table in tables:
         for model, answers in _tables_by_model(table):
-            asked = answers["row"].to_numpy()
+            model_rows = answers["row"].to_numpy()
             if rows is None:
-                rows, groups = asked, answers["group"].to_numpy()
+                rows, groups = model_rows, answers["group"].to_numpy()
                 is_control = answers["set"].to_numpy() == "control"
                 labels = answers["label"].to_numpy().astype(np.int64)
-            assert np.array_equal(rows, asked), f"{model} answered about other images than the models before it"
+            assert np.array_equal(rows, model_rows), f"{model} answered about other images than the models before it"
             assert model not in models, f"{model} occurs twice"
             right = answers["right"]
             models[model] = ModelAnswers(

@@ -77,11 +77,11 @@ class Forgetting(Ranged):
         control = self.query.control
         if control is None or not isinstance(self.question, Scores):
             return
-        least = least_permutations(count_targets(self.question.audited))
-        if control.permutations < least:
+        fewest_permutations = least_permutations(count_targets(self.question.audited))
+        if control.permutations < fewest_permutations:
             yield (
-                f"permutations is {control.permutations}; it must be at least {least}, or no target could be not "
-                "forgotten"
+                f"permutations is {control.permutations}; it must be at least {fewest_permutations}, or no target "
+                "could be not forgotten"
             )
 
     @property

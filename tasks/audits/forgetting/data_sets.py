@@ -48,8 +48,8 @@ def load_data_sets(config: Forgetting) -> DataSets:
     parts = [query.pool, config.calibration, *([] if outside is None else [outside])]
     loaded = {part: load(part.data) for part in (*parts, *([] if control is None else [control]))}
     images = loaded[query.pool]
-    for part, held in loaded.items():
-        _check_part(part, held, query.data.name, images)
+    for part, part_images in loaded.items():
+        _check_part(part, part_images, query.data.name, images)
     crop = config.question.training.crop if isinstance(config.question, Scores) else 0
     if crop > min(images.shape[:2]):
         raise DatasetError(f"crop is {crop}; it must be at most {min(images.shape[:2])}, the side of the images")
@@ -67,44 +67,45 @@ def load_data_sets(config: Forgetting) -> DataSets:
     )
 
 
-def _check_part(part: Part, held: Images, query: str, images: Images) -> None:
+def _check_part(part: Part, part_images: Images, query: str, images: Images) -> None:
     """Raise DatasetError if the part has too few images, or images of another shape or with more classes."""
-    part.rows(held)
-    if held.shape != images.shape:
-        shapes = [" x ".join(map(str, shape)) for shape in (held.shape, images.shape)]
+    part.rows(part_images)
+    if part_images.shape != images.shape:
+        shapes = [" x ".join(map(str, shape)) for shape in (part_images.shape, images.shape)]
         raise DatasetError(
             f"images of {part.data.name} are {shapes[0]}, images of the query set {query} are {shapes[1]}; all must "
             "have one shape: add #28x28, or another height x width, and #grey or #rgb"
         )
-    if held.classes > images.classes:
+    if part_images.classes > images.classes:
         raise DatasetError(
-            f"{part.data.name} has {held.classes} classes, the query set {query} {images.classes}; it must have no more"
+            f"{part.data.name} has {part_images.classes} classes, the query set {query} {images.classes}; it must "
+            "have no more"
         )
 
 
-def _check_disjoint_parts(pool: Part, control: Part | None, others: Mapping[str, Part | None]) -> None:
+def _check_disjoint_parts(pool: Part, control: Part | None, named_parts: Mapping[str, Part | None]) -> None:
     """Raise DatasetError if one of the other parts shares an image with the query set or the control set."""
-    for name, other in others.items():
-        if other is not None:
-            _check_disjoint(pool, other, f"the {name}")
+    for name, part in named_parts.items():
+        if part is not None:
+            _check_disjoint(pool, part, f"the {name}")
     if control is None:
         return
     _check_disjoint(pool, control, "the control set")
-    for name, other in others.items():
-        if other is not None:
-            _check_disjoint(control, other, f"the {name}", "the control set")
+    for name, part in named_parts.items():
+        if part is not None:
+            _check_disjoint(control, part, f"the {name}", "the control set")
 
 
-def _check_disjoint(query: Part, other: Part, named: str, of: str = "the query set") -> None:
+def _check_disjoint(query: Part, part: Part, part_name: str, set_name: str = "the query set") -> None:
     """Raise DatasetError if the part `other` shares an image, or the source of an image, with the set `of`."""
-    common = common_images(query, other)
+    common = common_images(query, part)
     if common:
         rows = ", ".join(f"{first} is {second}" for first, second in common[:MAX_LISTED])
         more = f", and {len(common) - MAX_LISTED:,} more" if len(common) > MAX_LISTED else ""
         raise DatasetError(
-            f"{of} {query.data.name} and {named} {other.data.name} have {len(common):,} "
-            f"image{'s' if len(common) > 1 else ''} in common: training image {rows}{more}; {named} must not "
-            f"contain images of {of} or images derived from them: leave these out"
+            f"{set_name} {query.data.name} and {part_name} {part.data.name} have {len(common):,} "
+            f"image{'s' if len(common) > 1 else ''} in common: training image {rows}{more}; {part_name} must not "
+            f"contain images of {set_name} or images derived from them: leave these out"
         )
 
 

@@ -88,22 +88,22 @@ class Evidence:
 def read_evidence(config: Forgetting, rows: Rows) -> Evidence:
     """The evidence in the rows of a summary."""
     targets = () if config.audited is None else named_targets(config.audited)
-    given = [target.name for target in targets if target.source != "training"]
-    files = dict(zip(given, shorten_names(given), strict=True))
+    given_names = [target.name for target in targets if target.source != "training"]
+    files = dict(zip(given_names, shorten_names(given_names), strict=True))
     trial = next((_read_trial_row(row) for row in select_rows(rows, PASSED)), None)
     trials = {target.name: trial for target in targets if target.source == "outputs"}
     powers = [(read_setting(row)["share"], row) for row in select_rows(rows, "power")]
-    right, wrong, fit = (
+    right_count, wrong_count, lowest_fit = (
         rows.get((metric, "{}"))
         for metric in ("targets decided rightly", "targets decided wrongly", "lowest train accuracy")
     )
     return Evidence(
         targets=tuple(_read_target(config, rows, share, files, trials) for share in select_rows(rows, HELD)),
         powers=tuple(sorted(powers, key=lambda power: power[0])),
-        known=0 if right is None else right["n"],
-        right=None if right is None else numerator(right),
-        wrong=None if wrong is None else numerator(wrong),
-        fit=None if fit is None else fit["estimate"],
+        known=0 if right_count is None else right_count["n"],
+        right=None if right_count is None else numerator(right_count),
+        wrong=None if wrong_count is None else numerator(wrong_count),
+        fit=None if lowest_fit is None else lowest_fit["estimate"],
         keys=tuple(read_setting(row)["key"] for row in select_rows(rows, HANDED_OUT)),
     )
 
@@ -137,8 +137,10 @@ def read_target_evidence(
 ) -> TargetEvidence:
     """The evidence in the rows of one target, as the table of decisions had it."""
     share = rows[HELD, setting]
-    held = None if share["estimate"] is None else Estimate(share["estimate"], share["low"], share["high"], share["n"])
-    p, other = (rows[metric, setting]["p_value"] if (metric, setting) in rows else None for metric in (SURER, LESS))
+    held_share = (
+        None if share["estimate"] is None else Estimate(share["estimate"], share["low"], share["high"], share["n"])
+    )
+    p, p_other = (rows[metric, setting]["p_value"] if (metric, setting) in rows else None for metric in (SURER, LESS))
     checks = (rows.get((control_metric(check), setting)) for check in CHECKS)
     accuracy, agreement = (
         UNKNOWN if row is None else LikenessCheck(row["estimate"], row["null"], row["p_value"]) for row in checks
@@ -146,4 +148,6 @@ def read_target_evidence(
     repeated = rows.get((REPEATED, setting))
     differing, repeats = (0, 0) if repeated is None else (numerator(repeated), repeated["n"])
     tied = rows.get((TIED, setting))
-    return TargetEvidence(share["n"], p, held, accuracy, agreement, negligible, differing, repeats, other, trial, tied)
+    return TargetEvidence(
+        share["n"], p, held_share, accuracy, agreement, negligible, differing, repeats, p_other, trial, tied
+    )

@@ -54,15 +54,17 @@ def scores(confidence: Array, calibration: Array) -> Array:
     """
     if not len(calibration):
         raise ValueError("there are no calibration models; scores need at least one to measure the images' difficulty")
-    known = log_odds(calibration)
-    easiness = known.mean(axis=0)
+    calibration_odds = log_odds(calibration)
+    easiness = calibration_odds.mean(axis=0)
     hard = 1 - ranks(easiness)
     shift = hard**2 * neighbour_contrast(ranks(confidence), easiness)
     total = standardise(shift)
-    if len(known) > 1:
-        matched = np.quantile(known, ranks(confidence))
-        variance = known.var(axis=0, ddof=1)
-        spread = np.sqrt(((len(known) - 1) * variance + PRIOR * np.median(variance)) / (len(known) - 1 + PRIOR))
+    if len(calibration_odds) > 1:
+        matched = np.quantile(calibration_odds, ranks(confidence))
+        variance = calibration_odds.var(axis=0, ddof=1)
+        spread = np.sqrt(
+            ((len(calibration_odds) - 1) * variance + PRIOR * np.median(variance)) / (len(calibration_odds) - 1 + PRIOR)
+        )
         z = np.divide(matched - easiness, spread, out=np.zeros_like(easiness), where=spread > 0)
         total = total + standardise(hard * np.clip(z - TAIL, 0, MAX_TAIL))
     return total
@@ -84,9 +86,9 @@ def neighbour_contrast(values: Array, easiness: Array) -> Array:
     sums = np.concatenate([[0.0], np.cumsum(rising)])
     first, end = np.maximum(np.arange(n) - reach, 0), np.minimum(np.arange(n) + reach + 1, n)
     mean = (sums[end] - sums[first] - rising) / np.maximum(end - first - 1, 1)
-    left = np.empty(n)
-    left[order] = rising - mean
-    return left
+    contrasts = np.empty(n)
+    contrasts[order] = rising - mean
+    return contrasts
 
 
 def standardise(values: Array) -> Array:
@@ -97,18 +99,18 @@ def standardise(values: Array) -> Array:
 
 
 def unit_scores(
-    of_images: Array, groups: NDArray[np.int64], is_control: NDArray[np.bool_]
+    image_scores: Array, groups: NDArray[np.int64], is_control: NDArray[np.bool_]
 ) -> tuple[Array, NDArray[np.bool_]]:
     """The mean score of each group of images drawn together, and whether the group is control; both (units,)."""
-    there, first, unit, counts = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
-    means = np.bincount(unit, weights=of_images, minlength=len(there)) / counts
+    unit_numbers, first, unit, counts = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
+    means = np.bincount(unit, weights=image_scores, minlength=len(unit_numbers)) / counts
     return means, is_control[first]
 
 
-def effect(of_units: Array, is_control: NDArray[np.bool_]) -> float:
+def effect(unit_scores: Array, is_control: NDArray[np.bool_]) -> float:
     """The effect of scores (units,); 0 if all scores are equal."""
-    spread = float(of_units.std(ddof=1)) * np.sqrt(1 / (~is_control).sum() + 1 / is_control.sum())
-    difference = float(of_units[~is_control].mean() - of_units[is_control].mean())
+    spread = float(unit_scores.std(ddof=1)) * np.sqrt(1 / (~is_control).sum() + 1 / is_control.sum())
+    difference = float(unit_scores[~is_control].mean() - unit_scores[is_control].mean())
     return difference / float(spread) if spread > SMALLEST else 0.0
 
 
@@ -120,18 +122,18 @@ class PValues(NamedTuple):
 
 
 def p_values(
-    of_units: Array, is_control: NDArray[np.bool_], permutations: int, generator: np.random.Generator
+    unit_scores: Array, is_control: NDArray[np.bool_], permutations: int, generator: np.random.Generator
 ) -> PValues:
     """The p-values of the effect on both sides, from this number of random draws of the control set."""
     count = int((~is_control).sum())
-    real = float(of_units[~is_control].sum())
-    slack = SMALLEST * max(1.0, float(np.abs(of_units).sum()))  # the order of summation changes the last place
+    real = float(unit_scores[~is_control].sum())
+    slack = SMALLEST * max(1.0, float(np.abs(unit_scores).sum()))  # the order of summation changes the last place
     at_least = at_most = 0
-    block = max(1, BLOCK // len(of_units))
+    block = max(1, BLOCK // len(unit_scores))
     for first in range(0, permutations, block):
         size = min(block, permutations - first)
-        drawn = generator.permuted(np.broadcast_to(of_units, (size, len(of_units))), axis=1)
-        sums = drawn[:, :count].sum(axis=1)
+        permuted_scores = generator.permuted(np.broadcast_to(unit_scores, (size, len(unit_scores))), axis=1)
+        sums = permuted_scores[:, :count].sum(axis=1)
         at_least += int((sums >= real - slack).sum())
         at_most += int((sums <= real + slack).sum())
     return PValues((1 + at_least) / (1 + permutations), (1 + at_most) / (1 + permutations))

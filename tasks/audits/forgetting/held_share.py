@@ -99,17 +99,17 @@ class ShareCurve:
         return Estimate(value, low, high if high < last else 1.0, models)
 
 
-def variance_factor(models: int, drawn: float) -> float:
+def variance_factor(models: int, drawn_share: float) -> float:
     """The variance of the mean of an owner's models, in units of the variance of single models with a share of D_C."""
-    return 1 / models if drawn == 1 else (1 / models + drawn) / (1 - drawn)
+    return 1 / models if drawn_share == 1 else (1 / models + drawn_share) / (1 - drawn_share)
 
 
-def share_curve(effects: Mapping[float, Sequence[float]], drawn: float = 1.0) -> ShareCurve | None:
+def share_curve(effects: Mapping[float, Sequence[float]], drawn_share: float = 1.0) -> ShareCurve | None:
     """The curve from the effects of models by share.
 
     None without share 0 and another share, or if no share has two models.
     """
-    shares = sorted(share for share, of in effects.items() if len(of))
+    shares = sorted(share for share, share_effects in effects.items() if len(share_effects))
     if len(shares) < 2 or shares[0] != 0:
         return None
     counts = np.array([len(effects[share]) for share in shares])
@@ -121,7 +121,7 @@ def share_curve(effects: Mapping[float, Sequence[float]], drawn: float = 1.0) ->
         float(((np.array(effects[share]) - mean) ** 2).sum()) for share, mean in zip(shares, means, strict=True)
     )
     sigma = math.sqrt(squares / freedom)
-    return ShareCurve(np.array(shares), means, sigma, freedom, int(counts.min()), drawn)
+    return ShareCurve(np.array(shares), means, sigma, freedom, int(counts.min()), drawn_share)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ UNKNOWN = LikenessCheck(None)
 
 
 def likeness_check(
-    values: Sequence[float] | None, calibration: Sequence[float] | None, drawn: float = 1.0
+    values: Sequence[float] | None, calibration: Sequence[float] | None, drawn_share: float = 1.0
 ) -> LikenessCheck:
     """Compare the mean of the target's models with single calibration models.
 
@@ -164,7 +164,7 @@ def likeness_check(
         return LikenessCheck(value, expected)
     from scipy import stats
 
-    spread = float(np.std(calibration, ddof=1)) * math.sqrt(variance_factor(len(values), drawn) + 1 / count)
+    spread = float(np.std(calibration, ddof=1)) * math.sqrt(variance_factor(len(values), drawn_share) + 1 / count)
     off = abs(value - expected)
     if spread <= ROOM:
         return LikenessCheck(value, expected, float(off <= ROOM))
@@ -178,9 +178,11 @@ def agreement(confidence: Array, calibration: Array) -> float | None:
     """
     if len(calibration) < 2:
         return None
-    known = log_odds(calibration)
-    others = (np.delete(known, left_out, axis=0).mean(axis=0) for left_out in range(len(known)))
-    return float(np.mean([correlation(ranks(confidence), ranks(other)) for other in others]))
+    calibration_odds = log_odds(calibration)
+    mean_odds = (
+        np.delete(calibration_odds, left_out, axis=0).mean(axis=0) for left_out in range(len(calibration_odds))
+    )
+    return float(np.mean([correlation(ranks(confidence), ranks(mean)) for mean in mean_odds]))
 
 
 def calibration_agreements(calibration: Array, rounded: Array | None = None) -> list[float]:
@@ -188,12 +190,12 @@ def calibration_agreements(calibration: Array, rounded: Array | None = None) -> 
 
     `rounded` (models, n) are the confidences of each as a target, rounded like the target's; by default unrounded.
     """
-    known = log_odds(calibration)
-    if len(known) < 2:
+    calibration_odds = log_odds(calibration)
+    if len(calibration_odds) < 2:
         return []
     return [
-        correlation(ranks(of), ranks(np.delete(known, left_out, axis=0).mean(axis=0)))
-        for left_out, of in enumerate(calibration if rounded is None else rounded)
+        correlation(ranks(confidence), ranks(np.delete(calibration_odds, left_out, axis=0).mean(axis=0)))
+        for left_out, confidence in enumerate(calibration if rounded is None else rounded)
     ]
 
 
@@ -204,9 +206,9 @@ def correlation(first: Array, second: Array) -> float:
     return float(a @ b) / scale if scale > 0 else 0.0
 
 
-def count_disagreements(confidence: Array, again: Array, printed: float) -> tuple[int, int]:
+def count_disagreements(confidence: Array, repeat: Array, printed: float) -> tuple[int, int]:
     """Of the images that were sent twice, the number with two answers, and their total; all arrays (n,)."""
-    twice: NDArray[np.bool_] = ~np.isnan(again)
-    first, second = confidence[twice], again[twice]
+    twice: NDArray[np.bool_] = ~np.isnan(repeat)
+    first, second = confidence[twice], repeat[twice]
     differ = different((first, log_odds(first)), (second, log_odds(second)), printed)
     return int(differ.sum()), int(twice.sum())

@@ -29,12 +29,12 @@ def plan(config: Forgetting) -> Roots:
     match config.question:
         case Examples():
             about = About((), copies=copies, chance=chance)
-            return roots((examples.MEASURE,), data, None, lambda read: Job(summary, about, read))
+            return roots((examples.MEASURE,), data, None, lambda tables: Job(summary, about, tables))
         case Scores() as question:
             scoring = _plan_scoring(question, data)
             about = About(scoring.targets, printed_cell(question, data), copies, chance)
-            measures = [each for each in MEASURES if question.class_images or each is not examples.MEASURE]
-            return roots(measures, data, scoring, lambda read: Job(summary, about, read))
+            measures = [measure for measure in MEASURES if question.class_images or measure is not examples.MEASURE]
+            return roots(measures, data, scoring, lambda tables: Job(summary, about, tables))
 
 
 def _plan_scoring(question: Scores, data: DataSets) -> Scoring:

@@ -32,13 +32,13 @@ def power(config: Forgetting) -> Iterator[Power]:
     """The detection rate of one target that holds SHARE of D_Q."""
     if not config.query.is_controlled or config.audited is None:
         return
-    query, held = (len(rows) for _, rows in probe_rows(config.probes))
+    query, control = (len(rows) for _, rows in probe_rows(config.probes))
 
     def rate(size: int) -> float:
-        error = (1 / size + query / (held * size)) ** 0.5
+        error = (1 / size + query / (control * size)) ** 0.5
         return mean_rate(SHARE * EFFECT, error)
 
     enough = smallest_size(query, 1, lambda size: rate(size) >= GOAL, factor=1.05)
-    more = "" if enough is None else f"give {enough:,} images of D_Q and {enough * held // query:,} of control"
-    what = f"a model that holds {100 * SHARE:g} % of {query:,} images of D_Q ({held:,} control images)"
-    yield Power(what, rate(query), more)
+    more = "" if enough is None else f"give {enough:,} images of D_Q and {enough * control // query:,} of control"
+    description = f"a model that holds {100 * SHARE:g} % of {query:,} images of D_Q ({control:,} control images)"
+    yield Power(description, rate(query), more)

@@ -143,8 +143,8 @@ def _tiny_data(config: Forgetting, size: str, count: int) -> Forgetting:
     """The config with this number of embedded images of this size in each part."""
     control = config.query.control
     if control is not None:
-        least = 1 if config.audited is None else least_permutations(count_targets(config.audited))
-        permutations = min(control.permutations, max(199, least))
+        fewest_permutations = 1 if config.audited is None else least_permutations(count_targets(config.audited))
+        permutations = min(control.permutations, max(199, fewest_permutations))
         control = replace(control, images=HeldBack(), permutations=permutations)
         control = replace(control, nonce="", nonce_by=OTHER_PARTY, commitment="")
     return replace(

@@ -146,12 +146,12 @@ class QuerySet(Ranged):
 
     def plainly(self, images: Images, control: Images | None) -> QuerySet:
         """The same images in the shortest notation, so that equal sets have equal keys."""
-        own = replace(self, examples=self.pool.plainly(images).examples)
+        query = replace(self, examples=self.pool.plainly(images).examples)
         if self.control is None or control is None or not isinstance(self.control.images, NamedImages):
-            return own
-        named = self.control.images
-        named = replace(named, examples=named.part.plainly(control).examples)
-        return replace(own, control=replace(self.control, images=named))
+            return query
+        named_images = self.control.images
+        named_images = replace(named_images, examples=named_images.part.plainly(control).examples)
+        return replace(query, control=replace(self.control, images=named_images))
 
     def query_part(self, seed: int) -> Part | Remainder:
         """D_Q, on which models of a run with this seed are trained."""
@@ -226,25 +226,25 @@ def probe_rows(config: ProbeSet) -> tuple[Rowed, Rowed]:
     data = load(config.query.data)
     rows = config.query.rows(data)
     if config.control is not None:
-        other = load(config.control.data)
-        return (data, rows), (other, config.control.rows(other))
-    held = config.query.held_rows(data) if isinstance(config.query, Remainder) else rows[:0]
-    return (data, rows), (data, held)
+        control_data = load(config.control.data)
+        return (data, rows), (control_data, config.control.rows(control_data))
+    control_rows = config.query.held_rows(data) if isinstance(config.query, Remainder) else rows[:0]
+    return (data, rows), (data, control_rows)
 
 
 def load_probes(config: ProbeSet) -> Probes:
     """Load the images; groups of a named control set are numbered after those of D_Q."""
-    parts = (data, asked), (source, control) = probe_rows(config)
-    groups = groups_of(data, asked)
+    parts = (data, query_rows), (source, control) = probe_rows(config)
+    groups = groups_of(data, query_rows)
     of_control = groups_of(source, control)
     if config.control is not None:
         of_control = of_control + int(groups.max()) + 1  # two data sets may use the same group numbers
     return Probes(
-        images=np.concatenate([images.train_images[chosen] for images, chosen in parts]),
-        labels=np.concatenate([images.train_labels[chosen] for images, chosen in parts]),
-        rows=np.concatenate([asked, control]),
+        images=np.concatenate([images.train_images[rows] for images, rows in parts]),
+        labels=np.concatenate([images.train_labels[rows] for images, rows in parts]),
+        rows=np.concatenate([query_rows, control]),
         groups=np.concatenate([groups, of_control]),
-        is_control=np.arange(len(asked) + len(control)) >= len(asked),
+        is_control=np.arange(len(query_rows) + len(control)) >= len(query_rows),
     )
 
 
@@ -267,16 +267,19 @@ def key_table(config: ProbeSet) -> pa.Table:
 
 def split_table(config: ProbeSet) -> pa.Table:
     """Each image of D_Q and of the control set, with its set, row, file and names in the sent folder (SPLIT_SCHEMA)."""
-    probes, handed = load_probes(config), handout_order(config)
-    held = config.query.data if config.control is None else config.control.data
-    names = [held.name if control else config.query.data.name for control in probes.is_control]
-    paths = {data.name: files(data) for data in (config.query.data, held)}
+    probes, order = load_probes(config), handout_order(config)
+    control_data = config.query.data if config.control is None else config.control.data
+    names = [control_data.name if control else config.query.data.name for control in probes.is_control]
+    paths = {data.name: files(data) for data in (config.query.data, control_data)}
     return make_table(
         SPLIT_SCHEMA,
         set=np.where(probes.is_control, "control", "query"),
         data=names,
         row=probes.rows,
-        file=[str(of[row]) if (of := paths[name]) else None for name, row in zip(names, probes.rows, strict=True)],
-        image=handed.ids,
-        again=[handed.repeats.get(number) for number in range(len(names))],
+        file=[
+            str(data_paths[row]) if (data_paths := paths[name]) else None
+            for name, row in zip(names, probes.rows, strict=True)
+        ],
+        image=order.ids,
+        again=[order.repeats.get(number) for number in range(len(names))],
     )

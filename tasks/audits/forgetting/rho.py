@@ -72,19 +72,19 @@ def ks(first: ArrayLike, second: ArrayLike, score: Score = "published") -> float
 
 def distances(first: NDArray[Any], second: NDArray[Any], score: Score) -> tuple[Array, Array]:
     """KS of each row of `first` (a, n) and each of `second` (b, m), and its position; both (a, b)."""
-    ones, others = [_sorted_values(row) for row in first], [_sorted_values(row) for row in second]
-    pairs = np.array([farthest(one, other, score) for one in ones for other in others], np.float64)
-    reached = pairs.reshape(len(first), len(second), 2)
-    return reached[..., 0], reached[..., 1]
+    first_values, second_values = [_sorted_values(row) for row in first], [_sorted_values(row) for row in second]
+    pairs = np.array([farthest(one, value, score) for one in first_values for value in second_values], np.float64)
+    values = pairs.reshape(len(first), len(second), 2)
+    return values[..., 0], values[..., 1]
 
 
 def pairwise_distances(models: NDArray[Any], score: Score) -> Array:
     """KS of each pair of rows of (r, n), (r, r): 0 on the diagonal, and symmetric as published."""
-    every = [_sorted_values(row) for row in models]
-    matrix = np.zeros((len(every), len(every)))
-    for i, one in enumerate(every):
-        for j, other in enumerate(every):
-            matrix[i, j] = farthest(one, other, score).distance
+    values = [_sorted_values(row) for row in models]
+    matrix = np.zeros((len(values), len(values)))
+    for i, first in enumerate(values):
+        for j, second in enumerate(values):
+            matrix[i, j] = farthest(first, second, score).distance
     return matrix
 
 
@@ -184,8 +184,8 @@ class MeanDistance:
         like = self if self.distances.shape[1] > 1 else calibration
         if not like.mean or like.distances.shape[1] < 2:
             return None
-        others = _variance_term(like.by_other, self.distances.shape[1])
-        return others, _variance_term(self.by_query)
+        other_term = _variance_term(like.by_other, self.distances.shape[1])
+        return other_term, _variance_term(self.by_query)
 
 
 def quotient(target: MeanDistance, calibration: MeanDistance, images: int) -> Estimate:
@@ -208,13 +208,13 @@ def quotient(target: MeanDistance, calibration: MeanDistance, images: int) -> Es
 
 def _ratio_terms(target: MeanDistance, calibration: MeanDistance) -> tuple[Term, ...]:
     """The terms of the relative variance of rho."""
-    queries = _variance_term(target.by_query - calibration.by_query)
-    others = _variance_term(calibration.by_other)
+    query_term = _variance_term(target.by_query - calibration.by_query)
+    calibration_term = _variance_term(calibration.by_other)
     if len(target.by_other) > 1:
-        return _variance_term(target.by_other), others, queries
+        return _variance_term(target.by_other), calibration_term, query_term
     # One spread for both, so that its degrees of freedom count once.
-    alike = Term(others.variance + _variance_term(calibration.by_other, 1).variance, others.freedom)
-    return alike, queries
+    alike = Term(calibration_term.variance + _variance_term(calibration.by_other, 1).variance, calibration_term.freedom)
+    return alike, query_term
 
 
 def mean_estimate(mean: float | None, terms: Terms, n: int) -> Estimate:

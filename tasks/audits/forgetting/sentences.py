@@ -47,10 +47,10 @@ BOUND_TABLES = "The auditor states how the tables are bound to the model in use:
 
 def _describe_binding(config: Forgetting) -> Iterator[str]:
     """The limits of tables of outputs and how they are bound to a model; nothing if no tables are judged."""
-    given = config.given
-    if given is not None and given.outputs and config.query.is_controlled:
+    given_models = config.given
+    if given_models is not None and given_models.outputs and config.query.is_controlled:
         yield TABLES
-        yield BOUND_TABLES.format(by=given.bound_by) if given.bound_by else UNBOUND_TABLES
+        yield BOUND_TABLES.format(by=given_models.bound_by) if given_models.bound_by else UNBOUND_TABLES
 
 
 def describe_limits(config: Forgetting, evidence: Evidence | None) -> str:

@@ -58,10 +58,10 @@ class Target(Ranged):
     @classmethod
     def parse(cls, text: str) -> Target:
         shares: dict[str, float] = {}
-        fields = {name.lower(): field for field, written in SETS.items() for name in (field, written)}
+        fields = {name.lower(): field for field, shares_text in SETS.items() for name in (field, shares_text)}
         unlearnt = UNLEARNT.fullmatch(text)
-        written = unlearnt["shares"] if unlearnt else text
-        for term in written.split("+"):
+        shares_text = unlearnt["shares"] if unlearnt else text
+        for term in shares_text.split("+"):
             match = SHARE.fullmatch(term.strip())
             field = fields.get(match["name"].strip().lower()) if match else None
             if match is None or field is None:
@@ -160,18 +160,18 @@ class Answers:
 
 
 def table_answers(
-    outputs: File, labels: Labels, handed: HandedOut, columns: tuple[str, ...], interface: Interface
+    outputs: File, labels: Labels, order: HandedOut, columns: tuple[str, ...], interface: Interface
 ) -> Answers:
     """Read the answers in a table of outputs. Raises ValueError if an image has no answer."""
-    repeats = handed.repeats
+    repeats = order.repeats
     twice = list(repeats)
-    said = read(
-        outputs, [*handed.ids, *repeats.values()], np.concatenate([labels, labels[twice]]), columns, interface.gives
+    confidences = read(
+        outputs, [*order.ids, *repeats.values()], np.concatenate([labels, labels[twice]]), columns, interface.gives
     )
-    again = np.full(len(labels), np.nan)
-    again[twice] = said.values[len(labels) :]
-    right = None if said.right is None else said.right[: len(labels)]
-    return Answers(Confidences(said.values[: len(labels)], said.resolution, right), again)
+    repeat_confidences = np.full(len(labels), np.nan)
+    repeat_confidences[twice] = confidences.values[len(labels) :]
+    right = None if confidences.right is None else confidences.right[: len(labels)]
+    return Answers(Confidences(confidences.values[: len(labels)], confidences.resolution, right), repeat_confidences)
 
 
 def check_tables(outputs: tuple[File, ...], columns: tuple[str, ...], interface: Interface, probes: ProbeSet) -> None:
@@ -179,7 +179,7 @@ def check_tables(outputs: tuple[File, ...], columns: tuple[str, ...], interface:
 
     A table that has disappeared since it was pinned passes, since stored results can still be read.
     """
-    labels, handed = load_probes(probes).labels, handout_order(probes)
+    labels, order = load_probes(probes).labels, handout_order(probes)
     for table in outputs:
         with suppress(FileError):
-            table_answers(table, labels, handed, columns, interface)
+            table_answers(table, labels, order, columns, interface)

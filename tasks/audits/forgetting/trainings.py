@@ -57,8 +57,8 @@ def partial_shares(audited: Audited, data: DataSets) -> tuple[float, ...]:
     if control is None:
         return ()
     targets = audited.targets if isinstance(audited, Trained) else ()
-    known = [target.query for target in targets if target == Target(query=target.query, calibration=1.0)]
-    return tuple(share for share in control.partial if share not in known)
+    target_shares = [target.query for target in targets if target == Target(query=target.query, calibration=1.0)]
+    return tuple(share for share in control.partial if share not in target_shares)
 
 
 def training_job(question: Scores, data: DataSets, target: Target, kind: Kind, replicate: int) -> Job:
@@ -68,11 +68,11 @@ def training_job(question: Scores, data: DataSets, target: Target, kind: Kind, r
     """
     if target.unlearning is not None and not isinstance(target.unlearning, Retraining):
         return _unlearning_job(question, data, replace(target, unlearning=None), target.unlearning, kind, replicate)
-    named = [repr(float(share)) for share in (target.query, target.calibration, target.outside)]
+    seed_names = [repr(float(share)) for share in (target.query, target.calibration, target.outside)]
     shares = tuple(_target_shares(question, data, target, kind, replicate))
     if target.unlearning is not None:
         shares = tuple(share for share in shares if share.part != data.query_part)
-        named.append(target.unlearning.tag)
+        seed_names.append(target.unlearning.tag)
     recipe = question.training
     mixture = Mixture(
         shares=shares,
@@ -83,7 +83,7 @@ def training_job(question: Scores, data: DataSets, target: Target, kind: Kind, r
         batch_norm=recipe.batch_norm,
         augmentation=recipe.augmentation,
         crop=recipe.crop,
-        seed=seeds.derive(data.seed, "training", kind, *named, replicate),
+        seed=seeds.derive(data.seed, "training", kind, *seed_names, replicate),
         epochs=recipe.epochs,
         optimiser=recipe.optimiser,
         learning_rate=recipe.learning_rate,
@@ -98,19 +98,19 @@ def _unlearning_job(
 ) -> Job:
     """Unlearn the query set by this method, from the model trained on all shares of the target."""
     before = training_job(question, data, target, kind, replicate)
-    trained: Mixture = before.config
+    mixture: Mixture = before.config
     shares = tuple(_target_shares(question, data, target, kind, replicate))
     how = Unlearning(
         kept=tuple(share for share in shares if share.part != data.query_part),
         forgotten=tuple(share for share in shares if share.part == data.query_part),
         method=method,
-        validation=trained.validation,
-        classes=trained.classes,
-        augmentation=trained.augmentation,
-        crop=trained.crop,
-        seed=seeds.derive(trained.seed, method.tag),
-        optimiser=trained.optimiser,
-        batch=trained.batch,
+        validation=mixture.validation,
+        classes=mixture.classes,
+        augmentation=mixture.augmentation,
+        crop=mixture.crop,
+        seed=seeds.derive(mixture.seed, method.tag),
+        optimiser=mixture.optimiser,
+        batch=mixture.batch,
     )
     return Job(unlearn, how, (before,))
 
@@ -142,8 +142,8 @@ def realised_share(question: Scores, data: DataSets, share: float) -> float:
         return share
     images = len(rows)
     target = Target(query=share)
-    drawn = []
+    image_counts = []
     for replicate in range(question.replicates):
         for part in _target_shares(question, data, target, "partial", replicate):
-            drawn.append(len(part.rows(data.images)))
-    return sum(drawn) / len(drawn) / images
+            image_counts.append(len(part.rows(data.images)))
+    return sum(image_counts) / len(image_counts) / images

@@ -73,11 +73,11 @@ def u_lira_accuracy(unlearned: Array, retrained: Array) -> Estimate:
     pairs = min(len(unlearned), len(retrained))
     if pairs < FEWEST_MODELS:
         return Estimate(None, None, None, 0)
-    found = mean([_pair_accuracy(unlearned[:pairs], retrained[:pairs], judged) for judged in range(pairs)])
-    assert found.value is not None
-    assert found.high is not None
-    half = (found.high - found.value) * float(np.sqrt(1 + pairs / (pairs - 1)))
-    return Estimate(found.value, found.value - half, found.value + half, pairs)
+    accuracy = mean([_pair_accuracy(unlearned[:pairs], retrained[:pairs], judged) for judged in range(pairs)])
+    assert accuracy.value is not None
+    assert accuracy.high is not None
+    half = (accuracy.high - accuracy.value) * float(np.sqrt(1 + pairs / (pairs - 1)))
+    return Estimate(accuracy.value, accuracy.value - half, accuracy.value + half, pairs)
 
 
 def _pair_accuracy(unlearned: Array, retrained: Array, judged: int) -> float:
@@ -141,16 +141,16 @@ def permutation_test(unlearned: Array, retrained: Array) -> tuple[float, float] 
         return None
     models = np.concatenate([unlearned[:pairs], retrained[:pairs]])
     if math.comb(2 * pairs, pairs) <= SPLITS:
-        chosen = np.array(list(itertools.combinations(range(2 * pairs), pairs)))  # the first is the actual split
+        splits = np.array(list(itertools.combinations(range(2 * pairs), pairs)))  # the first is the actual split
     else:
         chance = seeds.generator(0, "splits of models")
-        drawn = [chance.permutation(2 * pairs)[:pairs] for _ in range(SPLITS - 1)]
-        chosen = np.array([np.arange(pairs), *drawn])
-    is_unlearned = np.zeros((len(chosen), 2 * pairs), dtype=bool)
-    np.put_along_axis(is_unlearned, chosen, True, axis=1)
+        permutations = [chance.permutation(2 * pairs)[:pairs] for _ in range(SPLITS - 1)]
+        splits = np.array([np.arange(pairs), *permutations])
+    is_unlearned = np.zeros((len(splits), 2 * pairs), dtype=bool)
+    np.put_along_axis(is_unlearned, splits, True, axis=1)
     order, cuts = sort_models(models)
-    found = score_epsilons(epsilons(is_unlearned[:, order].swapaxes(0, 1), cuts[:, None]), pairs).mean(axis=1)
-    return float(found.mean()), float(np.mean(found <= found[0] + 1e-12))
+    qualities = score_epsilons(epsilons(is_unlearned[:, order].swapaxes(0, 1), cuts[:, None]), pairs).mean(axis=1)
+    return float(qualities.mean()), float(np.mean(qualities <= qualities[0] + 1e-12))
 
 
 def _quality(unlearned: Array, retrained: Array) -> float:
@@ -166,8 +166,8 @@ def sort_models(values: Array) -> tuple[NDArray[np.int64], Mask]:
     """
     order = values.argsort(axis=0, kind="stable")
     rising = np.diff(np.take_along_axis(values, order, axis=0), axis=0) > 0
-    beyond = np.ones((1, values.shape[1]), dtype=bool)
-    return order, np.concatenate([beyond, rising, beyond])
+    outer_cuts = np.ones((1, values.shape[1]), dtype=bool)
+    return order, np.concatenate([outer_cuts, rising, outer_cuts])
 
 
 def epsilons(is_unlearned: Mask, cuts: Mask) -> Array:
@@ -178,12 +178,12 @@ def epsilons(is_unlearned: Mask, cuts: Mask) -> Array:
     """
     models = len(is_unlearned) // 2
     counts = np.concatenate([np.zeros((1, *is_unlearned.shape[1:]), np.int64), is_unlearned.cumsum(axis=0)])
-    most = np.zeros(is_unlearned.shape[1:])
+    largest = np.zeros(is_unlearned.shape[1:])
     for low, high in itertools.combinations(range(2 * models + 1), 2):
         u = counts[high] - counts[low]
-        shown = _epsilon_table(models)[u, high - low - u]
-        np.maximum(most, np.where(cuts[low] & cuts[high], shown, 0.0), out=most)
-    return most
+        attack_epsilons = _epsilon_table(models)[u, high - low - u]
+        np.maximum(largest, np.where(cuts[low] & cuts[high], attack_epsilons, 0.0), out=largest)
+    return largest
 
 
 @cache
@@ -193,9 +193,9 @@ def _epsilon_table(models: int) -> Array:
     for u, v in itertools.product(range(models + 1), repeat=2):
         if {u, v} == {0, models}:
             table[u, v] = math.inf
-        for named, other in ((u, v), (v, u)):
-            if other > 0 and named < models:  # FPR and FNR, for either kind as the named one
-                ratios = (models - other) / (models - named), named / other
+        for named_count, other_count in ((u, v), (v, u)):
+            if other_count > 0 and named_count < models:  # FPR and FNR, for either kind as the named one
+                ratios = (models - other_count) / (models - named_count), named_count / other_count
                 table[u, v] = max(table[u, v], *(math.log(ratio) for ratio in ratios if ratio > 0), 0.0)
     return table
 
@@ -205,8 +205,8 @@ def score_epsilons(epsilon: Array, models: int) -> Array:
     buckets = math.ceil(math.log(models - 1)) / WIDTH
     with np.errstate(over="ignore"):
         bucket = np.floor(epsilon / WIDTH)
-    given: Array = np.where(bucket < buckets, 0.5 ** np.minimum(bucket, buckets), 0.0)
-    return given
+    scores: Array = np.where(bucket < buckets, 0.5 ** np.minimum(bucket, buckets), 0.0)
+    return scores
 
 
 def privleak(target: Array, retrained: Array, is_control: NDArray[np.bool_]) -> Estimate:
@@ -219,24 +219,30 @@ def privleak(target: Array, retrained: Array, is_control: NDArray[np.bool_]) -> 
     """
     if not len(target) or not len(retrained) or not is_control.any() or is_control.all():
         return Estimate(None, None, None, 0)
-    own, theirs = (
+    target_aucs, retrained_aucs = (
         # P[the loss of an image of D_Q is above that of a control image].
         np.array([area_under_curve(model[is_control], model[~is_control]) for model in models])
         for models in (target, retrained)
     )
-    if not theirs.mean():
+    if not retrained_aucs.mean():
         return Estimate(None, None, None, 0)
-    value = float(own.mean() / theirs.mean() - 1)
-    if len(theirs) < FEWEST_RETRAINED:
-        return Estimate(value, None, None, len(own))
+    value = float(target_aucs.mean() / retrained_aucs.mean() - 1)
+    if len(retrained_aucs) < FEWEST_RETRAINED:
+        return Estimate(value, None, None, len(target_aucs))
     from scipy import stats
 
-    freedom_of = [max(len(own) - 1, 0) or len(theirs) - 1, len(theirs) - 1]
-    spread = [float(own.var(ddof=1)) if len(own) > 1 else float(theirs.var(ddof=1)), float(theirs.var(ddof=1))]
-    parts = [spread[0] / len(own) / theirs.mean() ** 2, (1 + value) ** 2 * spread[1] / len(theirs) / theirs.mean() ** 2]
+    freedom_of = [max(len(target_aucs) - 1, 0) or len(retrained_aucs) - 1, len(retrained_aucs) - 1]
+    spread = [
+        float(target_aucs.var(ddof=1)) if len(target_aucs) > 1 else float(retrained_aucs.var(ddof=1)),
+        float(retrained_aucs.var(ddof=1)),
+    ]
+    parts = [
+        spread[0] / len(target_aucs) / retrained_aucs.mean() ** 2,
+        (1 + value) ** 2 * spread[1] / len(retrained_aucs) / retrained_aucs.mean() ** 2,
+    ]
     variance = sum(parts)
     if not variance:
-        return Estimate(value, value, value, len(own))
+        return Estimate(value, value, value, len(target_aucs))
     freedom = variance**2 / sum(part**2 / df for part, df in zip(parts, freedom_of, strict=True))
     half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(variance)
-    return Estimate(value, value - half, value + half, len(own))
+    return Estimate(value, value - half, value + half, len(target_aucs))

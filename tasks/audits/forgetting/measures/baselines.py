@@ -66,30 +66,32 @@ def baselines(config: Baselines, inputs: Inputs) -> pa.Table:
     A target without answers has no row.
     """
     matrix = confidence_matrix(inputs)
-    found = [
+    rows = [
         target_row(matrix, number, target)
         for number, target in enumerate(config.targets)
         if matrix.replicates("target", number)
     ]
-    return pa.Table.from_pylist(found, BASELINES)
+    return pa.Table.from_pylist(rows, BASELINES)
 
 
 def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> dict[str, Any]:
     """The target's row of BASELINES, with all confidences at the target's printed precision."""
-    models, others = matrix.replicates("target", number), matrix.replicates("calibration")
+    models, calibration = matrix.replicates("target", number), matrix.replicates("calibration")
     printed = max(matrix.models[model].printed for model in models)
-    own, retrained = (round_confidences(matrix.confidences(some), printed) for some in (models, others))
-    asked = ~matrix.is_control
-    kinds = log_odds(own[:, asked], printed), log_odds(retrained[:, asked], printed)
+    target_confidences, calibration_confidences = (
+        round_confidences(matrix.confidences(group), printed) for group in (models, calibration)
+    )
+    is_query = ~matrix.is_control
+    kinds = log_odds(target_confidences[:, is_query], printed), log_odds(calibration_confidences[:, is_query], printed)
     likelihood, quality = u_lira_accuracy(*kinds), forgetting_quality(*kinds)
     chance = permutation_test(*kinds)
-    leak = privleak(own, retrained, matrix.is_control)
+    leak = privleak(target_confidences, calibration_confidences, matrix.is_control)
     return {
         "target": number,
         "name": target.name,
         "models": len(models),
-        "retrained": len(others),
-        "images": int(asked.sum()),
+        "retrained": len(calibration),
+        "images": int(is_query.sum()),
         "control": int(matrix.is_control.sum()),
         **interval_columns("u_lira", likelihood),
         "u_lira_pairs": likelihood.n,
@@ -98,7 +100,7 @@ def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> di
         "quality_null": None if chance is None else chance[0],
         "quality_p": None if chance is None else chance[1],
         **interval_columns("privleak", leak),
-        "missing": describe_missing(len(models), len(others), bool(matrix.is_control.any())),
+        "missing": describe_missing(len(models), len(calibration), bool(matrix.is_control.any())),
     }
 
 
@@ -121,16 +123,16 @@ def plan(_data: DataSets, scoring: Scoring) -> Job:
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     """The three measures of each target; an undefined measure has no value, and n is 0."""
-    found = tables.rows(BASELINES)
-    for target in found:
+    target_rows = tables.rows(BASELINES)
+    for target in target_rows:
         yield row(
             "U-LiRA accuracy", {"target": target["name"]}, _read_estimate(target, "u_lira"), "pair of trainings", 0.5
         )
-    for target in found:
+    for target in target_rows:
         null, p = target["quality_null"], target["quality_p"]
         value = _read_estimate(target, "quality")
         yield row("forgetting quality", {"target": target["name"]}, value, "pair of trainings", null, p)
-    for target in found:
+    for target in target_rows:
         yield row("PrivLeak", {"target": target["name"]}, _read_estimate(target, "privleak"), "training", 0.0)
 
 

@@ -88,57 +88,65 @@ def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
     """
     trial = recognition.read_trial(inputs)
     matrix = confidence_matrix([table for table in inputs if not table.schema.equals(recognition.RECOGNITION)])
-    there = {number: models for number in range(len(config.targets)) if (models := matrix.replicates("target", number))}
-    places = {number: max(matrix.models[model].printed for model in models) for number, models in there.items()}
-    found = {printed: ModelEffects(config, matrix, printed) for printed in set(places.values())}
-    by_number = {number: found[printed] for number, printed in places.items()}
-    tested = {number: of.test_target(number, there[number]) for number, of in by_number.items() if of.is_controlled}
-    p = dict(zip(tested, holm_adjustment([of.p.surer for of in tested.values()]), strict=True))
+    target_models = {
+        number: models for number in range(len(config.targets)) if (models := matrix.replicates("target", number))
+    }
+    resolutions = {
+        number: max(matrix.models[model].printed for model in models) for number, models in target_models.items()
+    }
+    effects_by_resolution = {printed: ModelEffects(config, matrix, printed) for printed in set(resolutions.values())}
+    by_number = {number: effects_by_resolution[printed] for number, printed in resolutions.items()}
+    tested = {
+        number: effects.test_target(number, target_models[number])
+        for number, effects in by_number.items()
+        if effects.is_controlled
+    }
+    p = dict(zip(tested, holm_adjustment([effects.p.surer for effects in tested.values()]), strict=True))
     rows = [
         target_row(by_number[number], number, models, tested.get(number), p.get(number), trial)
-        for number, models in there.items()
+        for number, models in target_models.items()
     ]
     return pa.Table.from_pylist(rows, DECISIONS)
 
 
 def target_row(
-    found: ModelEffects,
+    model_effects: ModelEffects,
     number: int,
     models: Sequence[ModelId],
     tested: TargetEffect | None,
     p_adjusted: float | None,
     trial: RecognitionTrial | None = None,
 ) -> dict[str, Any]:
-    target, matrix = found.config.targets[number], found.matrix
-    effects, held, accuracy, agreed = Estimate(None, None, None, len(models)), None, UNKNOWN, UNKNOWN
+    target, matrix = model_effects.config.targets[number], model_effects.matrix
+    effects, held_share, accuracy, agreement = Estimate(None, None, None, len(models)), None, UNKNOWN, UNKNOWN
     if tested is not None:
-        value, curve = tested.effect, found.curve(("target", number))
+        value, curve = tested.effect, model_effects.curve(("target", number))
         reach = None if curve is None else curve.interval_half_width(len(models))
         low, high = (None, None) if reach is None else (value - reach, value + reach)
         effects = Estimate(value, low, high, len(models))
-        held = None if curve is None else curve.estimate_share(value, len(models))
-        accuracy, agreed = found.likeness_checks(models)
-    said = [matrix.models[model] for model in models]
-    twice = [count_disagreements(of.confidence, of.again, of.printed) for of in said]
+        held_share = None if curve is None else curve.estimate_share(value, len(models))
+        accuracy, agreement = model_effects.likeness_checks(models)
+    answers = [matrix.models[model] for model in models]
+    twice = [count_disagreements(answer.confidence, answer.again, answer.printed) for answer in answers]
     disagree, repeats = (sum(counts) for counts in zip(*twice, strict=True))
-    other = None if tested is None else tested.p.less_sure
-    negligible = found.config.negligible
+    p_other = None if tested is None else tested.p.less_sure
+    negligible = model_effects.config.negligible
     unbound = trial if target.source == "outputs" else None
-    tied = None if tested is None else found.tied_share(models)
+    tied = None if tested is None else model_effects.tied_share(models)
     evidence = TargetEvidence(
         len(models),
         p_adjusted,
-        held,
+        held_share,
         accuracy,
-        agreed,
+        agreement,
         negligible,
         disagree,
         repeats,
-        other,
+        p_other,
         unbound,
         None if tied is None else tied_row(tied, matrix.images, "image", target=target.name),
     )
-    decision = decide(found.config, evidence)
+    decision = decide(model_effects.config, evidence)
     return {
         "target": number,
         "name": target.name,
@@ -150,14 +158,14 @@ def target_row(
         **interval_columns("effect", effects),
         "p": None if tested is None else tested.p.surer,
         "p_adjusted": evidence.p,
-        "p_other": other,
-        **interval_columns("share", held or Estimate(None, None, None, 0)),
+        "p_other": p_other,
+        **interval_columns("share", held_share or Estimate(None, None, None, 0)),
         "accuracy": accuracy.value,
         "accuracy_calibration": accuracy.expected,
         "accuracy_p": accuracy.p,
-        "agreement": agreed.value,
-        "agreement_calibration": agreed.expected,
-        "agreement_p": agreed.p,
+        "agreement": agreement.value,
+        "agreement_calibration": agreement.expected,
+        "agreement_p": agreement.p,
         "repeats": repeats,
         "disagreeing": disagree,
         "tied": tied,
@@ -189,14 +197,14 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     yield from (share_row(target) for target in judged)
     answered = {target["name"] for target in judged}
     yield from (unanswered_row(target.name) for target in about.targets if target.name not in answered)
-    for of in (side_rows, likeness_rows, tie_rows):
+    for make_rows in (side_rows, likeness_rows, tie_rows):
         for target in judged:
-            yield from of(target)
+            yield from make_rows(target)
     yield from _given_accuracy_rows(judged, about)
-    known = [target["right"] for target in judged if target["right"] is not None]
-    if known:
+    known_scores = [target["right"] for target in judged if target["right"] is not None]
+    if known_scores:
         for answer, metric in METRIC_BY_SCORE.items():
-            yield row(metric, {}, statistics.proportion(known.count(answer), len(known)), "target")
+            yield row(metric, {}, statistics.proportion(known_scores.count(answer), len(known_scores)), "target")
 
 
 def control_metric(check: str) -> str:
@@ -204,8 +212,8 @@ def control_metric(check: str) -> str:
 
 
 def share_row(target: Row) -> Row:
-    held = column_estimate(target, "share", target["models"])
-    return row(HELD, {"target": target["name"]}, held, "training", 0.0)
+    held_share = column_estimate(target, "share", target["models"])
+    return row(HELD, {"target": target["name"]}, held_share, "training", 0.0)
 
 
 def unanswered_row(name: str) -> Row:
@@ -230,9 +238,9 @@ def likeness_rows(target: Row) -> Iterator[Row]:
         return
     setting = {"target": target["name"]}
     for check in CHECKS:
-        value, expected, p = (target[f"{check}{of}"] for of in ("", "_calibration", "_p"))
-        found = Estimate(value, None, None, 0 if value is None else target["models"])
-        yield row(control_metric(check), setting, found, "training", expected, p_value=p)
+        value, expected, p = (target[f"{check}{suffix}"] for suffix in ("", "_calibration", "_p"))
+        estimate = Estimate(value, None, None, 0 if value is None else target["models"])
+        yield row(control_metric(check), setting, estimate, "training", expected, p_value=p)
     if target["repeats"]:
         differ = statistics.proportion(target["disagreeing"], target["repeats"])
         yield row(REPEATED, setting, differ, "picture", 0.0)
@@ -246,8 +254,8 @@ def _given_accuracy_rows(judged: Sequence[Row], about: About) -> Iterator[Row]:
     for target in judged:
         if target["source"] != "training" and target["accuracy"] is not None:
             accuracy = statistics.proportion(round(target["accuracy"] * target["controls"]), target["controls"])
-            of = f"given model {target['name']}"
-            yield accuracy_row(accuracy, "the control set", about.chance, "image", of=of)
+            model_name = f"given model {target['name']}"
+            yield accuracy_row(accuracy, "the control set", about.chance, "image", of=model_name)
 
 
 def tie_rows(target: Row) -> Iterator[Row]:

@@ -47,8 +47,8 @@ class Examples(Ranged):
 
     @property
     def parts(self) -> dict[str, Part | Remainder]:
-        named = {"query": self.query, "calibration": self.calibration, "outside": self.outside}
-        return {name: part for name, part in named.items() if part is not None}
+        parts = {"query": self.query, "calibration": self.calibration, "outside": self.outside}
+        return {name: part for name, part in parts.items() if part is not None}
 
 
 @task(version=2, name="forgetting.examples")
@@ -65,14 +65,14 @@ def _draw_examples(name: str, part: Part | Remainder, seed: int) -> Iterator[dic
     labels = images.train_labels[indices]
     groups = groups_of(images, indices)
     for label in np.unique(labels).tolist():
-        there = indices[labels == label]
+        class_rows = indices[labels == label]
         yield {
             "part": name,
             "data": part.data.named().name,
             "label": label,
             "name": images.names[label] if images.names else None,
-            "row": int(seeds.generator(seed, name, label).choice(there)),
-            "images": len(there),
+            "row": int(seeds.generator(seed, name, label).choice(class_rows)),
+            "images": len(class_rows),
             "groups": len(np.unique(groups[labels == label])),
         }
 

@@ -76,8 +76,8 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
         if accuracies:
             yield row("train accuracy", {"models": kind}, statistics.mean(accuracies), "training")
     if fits:
-        least = min(fitted["train_accuracy"] for fitted in fits)
-        yield row("lowest train accuracy", {}, alone(least, len(fits)), "training")
+        lowest = min(fitted["train_accuracy"] for fitted in fits)
+        yield row("lowest train accuracy", {}, alone(lowest, len(fits)), "training")
         accuracy = statistics.within_shares(statistics.mean([fitted["train_accuracy"] for fitted in fits]))
         yield accuracy_row(accuracy, "images trained on", about.chance, "training")
 

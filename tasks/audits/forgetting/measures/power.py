@@ -55,10 +55,10 @@ def power(config: Power, inputs: Inputs) -> pa.Table:
 
     Models without answers are missing, as are shares without models.
     """
-    found = ModelEffects(config.decisions, confidence_matrix(inputs))
-    if not found.is_controlled:
+    model_effects = ModelEffects(config.decisions, confidence_matrix(inputs))
+    if not model_effects.is_controlled:
         return POWER.empty_table()
-    by_share = group_by(found.single_audits(), lambda single: single.share)
+    by_share = group_by(model_effects.single_audits(), lambda single: single.share)
     rows = [_power_row(share, by_share[share], config.decisions.negligible) for share in sorted(by_share)]
     return pa.Table.from_pylist(rows, POWER)
 
@@ -90,8 +90,8 @@ def smallest_detected_share(powers: Mapping[float, float]) -> float | None:
 
 def plan(data: DataSets, scoring: Scoring) -> Job | tuple[()]:
     """Plan nothing without a control set or without a model of a known share."""
-    known = any(target.is_beside_all and target.remembers for target in scoring.targets)
-    if not data.query.is_controlled or not (scoring.decisions.partial or known):
+    has_known_target = any(target.is_beside_all and target.remembers for target in scoring.targets)
+    if not data.query.is_controlled or not (scoring.decisions.partial or has_known_target):
         return ()
     return Job(power, Power(scoring.decisions), scoring.answers)
 

@@ -89,7 +89,7 @@ def ask(config: Ask, inputs: Inputs) -> pa.Table:
     """The model's confidences (CONFIDENCES), image by image: first D_Q, then the control set."""
     probes = load_probes(config.probes)
     answers = _model_answers(config, inputs, probes)
-    said = answers.confidences
+    values = answers.confidences
     return make_table(
         CONFIDENCES,
         model=config.model.kind,
@@ -99,11 +99,11 @@ def ask(config: Ask, inputs: Inputs) -> pa.Table:
         row=probes.rows,
         group=probes.groups,
         label=probes.labels,
-        confidence=said.values,
-        right=said.right,
+        confidence=values.values,
+        right=values.right,
         again=nan_as_null(answers.again),
-        resolution=max(said.resolution, _comparison_resolution(config.decimals)),
-        printed=said.resolution,
+        resolution=max(values.resolution, _comparison_resolution(config.decimals)),
+        printed=values.resolution,
     )
 
 
@@ -115,10 +115,10 @@ def _comparison_resolution(decimals: int) -> float:
 def _model_answers(config: Ask, inputs: Inputs, probes: Probes) -> Answers:
     """The model's answers about the probes; a model that is evaluated here gives repeats the same answer."""
     if config.outputs is not None:
-        handed = handout_order(config.probes)
-        return table_answers(config.outputs, probes.labels, handed, config.columns, config.interface)
-    said = confidences(config, inputs, probes.images, probes.labels)
-    return Answers(said, np.full(len(probes.labels), np.nan))
+        order = handout_order(config.probes)
+        return table_answers(config.outputs, probes.labels, order, config.columns, config.interface)
+    values = confidences(config, inputs, probes.images, probes.labels)
+    return Answers(values, np.full(len(probes.labels), np.nan))
 
 
 def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> Confidences:
@@ -152,20 +152,20 @@ def _label_confidences(log_p: NDArray[np.float64], labels: Labels, name: str) ->
 
 def plan_answers(question: Scores, data: DataSets, trainings: Mapping[ModelId, Job]) -> Iterator[Job]:
     """Plan the answers of each model, trained ones first; they are the input of the measures that compare models."""
-    asked = partial(Ask, probes=data.probes, decimals=question.decimals)
+    make_ask = partial(Ask, probes=data.probes, decimals=question.decimals)
     for model, job in trainings.items():
-        yield Job(ask, asked(model), (job,))
-    given = question.audited
-    if not isinstance(given, Given):
+        yield Job(ask, make_ask(model), (job,))
+    audited = question.audited
+    if not isinstance(audited, Given):
         return
-    for number, file in enumerate(given.models):
-        yield Job(ask, asked(ModelId("target", number, 0), file=file, interface=given.interface))
-    if given.tables is None:
+    for number, file in enumerate(audited.models):
+        yield Job(ask, make_ask(ModelId("target", number, 0), file=file, interface=audited.interface))
+    if audited.tables is None:
         return
-    gives = Interface(gives=given.interface.gives)  # the only part that affects tables
-    columns = given.tables.columns
-    for number, outputs in enumerate(given.outputs, start=len(given.models)):
-        yield Job(ask, asked(ModelId("target", number, 0), outputs=outputs, interface=gives, columns=columns))
+    gives = Interface(gives=audited.interface.gives)  # the only part that affects tables
+    columns = audited.tables.columns
+    for number, outputs in enumerate(audited.outputs, start=len(audited.models)):
+        yield Job(ask, make_ask(ModelId("target", number, 0), outputs=outputs, interface=gives, columns=columns))
 
 
 def plan(_data: DataSets, scoring: Scoring) -> tuple[Job, ...]:

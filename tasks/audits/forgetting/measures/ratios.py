@@ -101,7 +101,7 @@ def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
 def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget, score: Score) -> dict[str, Any]:
     models = matrix.replicates("target", number)
     comparison = compare_target(matrix, models, score)
-    forgotten, triples = _published_rule(comparison.ratio, matrix, models, given=target.source != "training")
+    forgotten, triples = _published_rule(comparison.ratio, matrix, models, is_given=target.source != "training")
     rho = comparison.ratio.rho
     return {
         "target": number,
@@ -124,19 +124,21 @@ def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget, score
     }
 
 
-def _published_rule(ratio: Ratio, matrix: ConfidenceMatrix, models: Sequence[ModelId], given: bool) -> tuple[int, int]:
+def _published_rule(
+    ratio: Ratio, matrix: ConfidenceMatrix, models: Sequence[ModelId], is_given: bool
+) -> tuple[int, int]:
     """The number of triples (q_r, c_r, t_r) with rho >= 1, and the number with a rho.
 
     A triple has no rho if a training is missing or KS(q_r, c_r) is 0. A given model is in every triple.
     """
-    query = {model.replicate: place for place, model in enumerate(matrix.replicates("query"))}
-    calibration = {model.replicate: place for place, model in enumerate(matrix.replicates("calibration"))}
-    target = {model.replicate: place for place, model in enumerate(models)}
+    query = {model.replicate: index for index, model in enumerate(matrix.replicates("query"))}
+    calibration = {model.replicate: index for index, model in enumerate(matrix.replicates("calibration"))}
+    target = {model.replicate: index for index, model in enumerate(models)}
     rhos = []
     for replicate in query.keys() & calibration.keys():
-        if not given and replicate not in target:
+        if not is_given and replicate not in target:
             continue
-        i, k, j = query[replicate], calibration[replicate], 0 if given else target[replicate]
+        i, k, j = query[replicate], calibration[replicate], 0 if is_given else target[replicate]
         if ratio.to_calibration[i, k]:
             rhos.append(ratio.to_target[i, j] / ratio.to_calibration[i, k])
     return sum(rho >= 1 for rho in rhos), len(rhos)
@@ -198,17 +200,17 @@ def pairs(matrix: ConfidenceMatrix) -> Iterator[dict[str, Any]]:
     numbers = sorted({model.target for model in matrix.models if model.target is not None})
     query, calibration = matrix.replicates("query"), matrix.replicates("calibration")
     targets = (matrix.replicates("target", number) for number in numbers)
-    for other in itertools.chain(query, calibration, *targets):
-        for one in query:
-            if one == other:
+    for other_model in itertools.chain(query, calibration, *targets):
+        for first_model in query:
+            if first_model == other_model:
                 continue
-            first, second = matrix.published_confidences([one], [other])
-            first_rounded, second_rounded = matrix.rounded_confidences([one], [other])
+            first, second = matrix.published_confidences([first_model], [other_model])
+            first_rounded, second_rounded = matrix.rounded_confidences([first_model], [other_model])
             yield {
-                "query": one.replicate,
-                "model": other.kind,
-                "target": other.target,
-                "replicate": other.replicate,
+                "query": first_model.replicate,
+                "model": other_model.kind,
+                "target": other_model.target,
+                "replicate": other_model.replicate,
                 "ks": ks(first[0], second[0]),
                 "below": ks(first_rounded[0], second_rounded[0], "one-sided"),
                 "images": matrix.images,

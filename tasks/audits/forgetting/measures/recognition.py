@@ -57,30 +57,40 @@ class Recognition:
 @task(version=1, name="forgetting.recognition", gathers=True)
 def recognition(config: Recognition, inputs: Inputs) -> pa.Table:
     """Count the simulated owners who pass (RECOGNITION), from tables of CONFIDENCES; empty without suitable models."""
-    found = ModelEffects(config.decisions, confidence_matrix(inputs))
-    partial = [who for who in found.known_shares if who[0] == "partial" and found.matrix.replicates(*who)]
-    if not found.is_controlled or len(found.calibration) < 3 or not partial:
+    model_effects = ModelEffects(config.decisions, confidence_matrix(inputs))
+    partial = [
+        group
+        for group in model_effects.known_shares
+        if group[0] == "partial" and model_effects.matrix.replicates(*group)
+    ]
+    if not model_effects.is_controlled or len(model_effects.calibration) < 3 or not partial:
         return RECOGNITION.empty_table()
-    most = max(partial, key=lambda who: found.known_shares[who])
-    models = found.matrix.replicates(*most)
-    passed = [passes(found, model, clean) for model in models for clean in range(len(found.calibration))]
-    return make_table(RECOGNITION, share=found.known_shares[most], pairs=len(passed), passed=sum(passed))
+    largest_group = max(partial, key=lambda group: model_effects.known_shares[group])
+    models = model_effects.matrix.replicates(*largest_group)
+    passed = [
+        passes(model_effects, model, clean) for model in models for clean in range(len(model_effects.calibration))
+    ]
+    return make_table(
+        RECOGNITION, share=model_effects.known_shares[largest_group], pairs=len(passed), passed=sum(passed)
+    )
 
 
-def passes(found: ModelEffects, model: ModelId, clean: int) -> bool:
+def passes(model_effects: ModelEffects, model: ModelId, clean: int) -> bool:
     """Whether this model is called forgotten with the answers of the calibration model `clean` about D_Q."""
-    if any(check.is_alike is False for check in found.likeness_checks([model])):
+    if any(check.is_alike is False for check in model_effects.likeness_checks([model])):
         return False
-    known = found.calibration_confidences
-    (own,) = found.matrix.confidences([model])
-    of_images = scores(np.where(found.matrix.is_control, own, known[clean]), np.delete(known, clean, axis=0))
-    units = found.unit_scores(of_images)
-    curve = found.curve(("calibration", clean))
+    calibration = model_effects.calibration_confidences
+    (confidence,) = model_effects.matrix.confidences([model])
+    image_scores = scores(
+        np.where(model_effects.matrix.is_control, confidence, calibration[clean]), np.delete(calibration, clean, axis=0)
+    )
+    units = model_effects.unit_scores(image_scores)
+    curve = model_effects.curve(("calibration", clean))
     high = None if curve is None else curve.estimate_share(effect(*units), 1).high
-    if high is None or high > found.config.negligible:
+    if high is None or high > model_effects.config.negligible:
         return False
-    chance = seeds.generator(found.config.seed, "recognition", str(model), clean)
-    p = p_values(*units, found.config.permutations, chance)
+    chance = seeds.generator(model_effects.config.seed, "recognition", str(model), clean)
+    p = p_values(*units, model_effects.config.permutations, chance)
     return p.surer > LEVEL and p.less_sure >= UNLIKE
 
 
@@ -93,15 +103,15 @@ def plan(data: DataSets, scoring: Scoring) -> Job | tuple[()]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    for found in tables.rows(RECOGNITION):
-        rate = proportion(found["passed"], found["pairs"])
-        yield row(PASSED, {"share": found["share"]}, rate, "pair of models")
+    for trial in tables.rows(RECOGNITION):
+        rate = proportion(trial["passed"], trial["pairs"])
+        yield row(PASSED, {"share": trial["share"]}, rate, "pair of models")
 
 
 def read_trial(tables: Inputs) -> RecognitionTrial | None:
     """Read the trial from such a table among others; None if there is none."""
-    found = Tables(tables).rows(RECOGNITION)
-    return RecognitionTrial(found[0]["share"], found[0]["passed"], found[0]["pairs"]) if found else None
+    trials = Tables(tables).rows(RECOGNITION)
+    return RecognitionTrial(trials[0]["share"], trials[0]["passed"], trials[0]["pairs"]) if trials else None
 
 
 MEASURE = Measure("recognition", RECOGNITION, plan, rows)
