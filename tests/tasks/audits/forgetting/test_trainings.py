@@ -218,8 +218,8 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
     [
         (
             {"calibration": Part(Dataset("digits-on-photos#16x16"), 200, 200)},
-            "images of digits-on-photos#16x16 are 16 x 16 x 1, those of the query set digits 28 x 28 x 1; all must be "
-            "of one shape: add #28x28, or another height x width, and #grey or #rgb",
+            "images of digits-on-photos#16x16 are 16 x 16 x 1, images of the query set digits are 28 x 28 x 1; all must "
+            "have one shape: add #28x28, or another height x width, and #grey or #rgb",
         ),
         (
             {"query": QuerySet(PHOTOS), "targets": TARGETS[:2]},
@@ -269,7 +269,7 @@ def test_data_that_can_serve_is_not_refused() -> None:
             NamedImages(DIGITS, 390, 30),
             "the control set digits and the calibration set digits-on-photos have 10 images",
         ),
-        (NamedImages(Dataset("digits#16x16"), 500, 50), "all must be of one shape"),
+        (NamedImages(Dataset("digits#16x16"), 500, 50), "all must have one shape"),
     ],
 )
 def test_control_images_that_any_other_set_holds_are_refused(control: NamedImages, told: str) -> None:
