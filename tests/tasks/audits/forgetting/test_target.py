@@ -65,7 +65,7 @@ def test_a_target_may_be_written_as_it_is_told(target: Target) -> None:
         ("0D_C", "a target is trained on nothing"),
         (
             "D_Q-distillation",
-            "unlearning is distillation; it needs a share of D_Q to forget and a share of D_C or outside",
+            "unlearning is distillation; it needs a share of D_Q to forget",
         ),
         ("D_C+D_Q-amnesia", "'D_Q-amnesia' is no share of a set"),
     ],

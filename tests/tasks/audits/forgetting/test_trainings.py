@@ -218,8 +218,8 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
     [
         (
             {"calibration": Part(Dataset("digits-on-photos#16x16"), 200, 200)},
-            "images of digits-on-photos#16x16 are 16 x 16 x 1, images of the query set digits are 28 x 28 x 1; all must "
-            "have one shape: add #28x28, or another height x width, and #grey or #rgb",
+            "images of digits-on-photos#16x16 are 16 x 16 x 1, images of the query set digits are 28 x 28 x 1; all "
+            "must have one shape: add #28x28, or another height x width, and #grey or #rgb",
         ),
         (
             {"query": QuerySet(PHOTOS), "targets": TARGETS[:2]},
