@@ -1,4 +1,4 @@
-"""The documentation: its site builds, its links lead somewhere, what it shows of a terminal was run or is planned."""
+"""The documentation: its site builds, its links have targets, and its commands run or are planned."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.shell import ROOT, Here
 
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS, *sorted((ROOT / "examples").rglob("*.md"))]
-FEW = 60  # words of which an empty page has fewer
+FEW = 60  # minimum number of words of a page
 HERE, BY = "planned by tests/test_docs.py", "run by tests/test_docs.py"
 
 
@@ -43,14 +43,14 @@ def named(page: Path) -> str:
 
 
 def links(page: Path) -> list[str]:
-    """Where a page links to within the project."""
+    """The targets of a page's links within the project."""
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
     found = re.findall(r"\]\(([^)]+)\)|(?:href|src|srcset)=\"([^\"]+)\"", text)
     return [link for pair in found for link in pair if link and not link.startswith("http")]
 
 
 def anchors(page: Path) -> set[str]:
-    """What a page's headings are called in links."""
+    """The anchors of a page's headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
@@ -141,19 +141,19 @@ def test_exit_codes_and_variables_are_documented() -> None:
         path.read_text() for part in ("orchestrator", "tasks", "dashboards") for path in (ROOT / part).rglob("*.py")
     ]
     read = {name for text in sources for name in re.findall(r"\"(ENGRAM_[A-Z]+)\"", text)}
-    # ENGRAM_CLUSTER marks the processes of a cluster that a run has started: no user sets it.
+    # ENGRAM_CLUSTER marks the processes of a cluster started by a run; users do not set it.
     assert read - {"ENGRAM_CLUSTER"} <= set(re.findall(r"`(\w+)`", (ROOT / "docs" / "commands.md").read_text()))
 
 
 class Block(NamedTuple):
-    """What a page shows of a terminal: by whom or when it was run, and the lines that were typed."""
+    """A terminal block of a page: the test or date of its run, and the typed lines."""
 
     page: Path
     mark: str
     typed: list[str]
 
     def commands(self) -> Iterator[tuple[str, list[str]]]:
-        """The words of each `engram` command, and what PYTHONPATH is for it."""
+        """Yield PYTHONPATH and the words of each `engram` command."""
         for line in self.typed:
             shown = re.match(r"(?:PYTHONPATH=(\S+) )?engram (.*)", line)
             if shown:
@@ -186,12 +186,12 @@ def test_terminal_blocks_have_date_or_test(block: Block) -> None:
 def test_shown_commands_are_valid(block: Block) -> None:
     for _, (name, *words) in block.commands():
         command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
-        command.make_context(name, words)  # which raises for an option that there is not
+        command.make_context(name, words)  # raises an error for an unknown option
 
 
 @pytest.fixture(scope="module")
 def engram(tmp_path_factory: pytest.TempPathFactory) -> Here:
-    """A folder with what the pages name: pictures, a network, the examples."""
+    """A folder with the images, network and examples that the pages name."""
     folder = tmp_path_factory.mktemp("pages")
     rng = np.random.default_rng(0)
     for name in ("scans", "ours", "theirs", "elsewhere"):

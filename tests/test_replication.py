@@ -1,4 +1,4 @@
-"""docs/replication.md against the presets: each stands there with what it repeats of its paper, and claims no more."""
+"""docs/replication.md lists each preset with exactly the parts of the paper that it repeats."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.support.shell import ROOT
 PAGE = (ROOT / "docs" / "replication.md").read_text()
 HEAD, *SECTIONS = re.split(r"^## (\w+)\n", PAGE, flags=re.M)
 AUDITS = dict(zip(SECTIONS[::2], SECTIONS[1::2], strict=True))
-AT_HAND = {"mnist", "cifar10"}  # beside what is embedded
+AT_HAND = {"mnist", "cifar10"}  # in addition to embedded data
 PART = r"\d+(?:\.\d+)?[a-d]?"
 OURS = "ours:"
 
 
 class Line(NamedTuple):
-    """A line of an audit's table: parts of the paper, the presets that repeat them, and what of them ran."""
+    """A line of an audit's table: parts of the paper, their presets, and the part that ran."""
 
     parts: frozenset[str]
     presets: tuple[str, ...]
@@ -42,7 +42,7 @@ def parts(text: str) -> frozenset[str]:
 
 
 def lines(audit: str) -> Iterator[Line]:
-    """The lines of the audit's table in which presets are named."""
+    """Yield the lines of the audit's table that name presets."""
     for line in AUDITS[audit].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("|") and len(cells) == 3 and "`" in cells[1] and "/" not in cells[1]:
@@ -51,7 +51,7 @@ def lines(audit: str) -> Iterator[Line]:
 
 
 def needs(config: Any) -> set[str]:
-    """The names of what a config takes that is not embedded: data sets, models with weights, predictions."""
+    """The names of data sets, models with weights and predictions that are not embedded."""
     found = [part for _, part in walk(config) if isinstance(part, Dataset | LanguageModel | Predictions)]
     names = {
         "predictions" if isinstance(part, Predictions) else part.name

@@ -1,4 +1,4 @@
-"""A page is written whole, and what comes from outside is escaped in it."""
+"""Pages are written atomically, and outside text is escaped."""
 
 from __future__ import annotations
 

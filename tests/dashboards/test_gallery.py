@@ -1,4 +1,4 @@
-"""The pictures of a run: what is shown to whom."""
+"""The images of a run, and who may see them."""
 
 from __future__ import annotations
 

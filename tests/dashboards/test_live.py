@@ -1,4 +1,4 @@
-"""The live page: its numbers change in a browser while a run goes on, and it shows nothing to anybody else."""
+"""The live page: it updates in a browser during a run, and only this machine can read it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_failed_run_shows_errors_and_next_command(shell: Shell, tmp_path: Path) 
         page = text(url)
         assert "ValueError: part 2 cannot be had" in page
         assert "engram resume toys-" in page
-        assert 'http-equiv="refresh"' in page  # somebody may resume it
+        assert 'http-equiv="refresh"' in page  # the run may be resumed
         name = shell.json("status")["run"]
         assert 'http-equiv="refresh"' not in text(f"{url}runs/{name}/?still")
         (tmp_path / "mended").touch()

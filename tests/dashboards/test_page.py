@@ -1,4 +1,4 @@
-"""The page of a run as a reader has it: its numbers, its answer, what went wrong, in a real browser."""
+"""The page of a run in a real browser: numbers, answer and errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ STRUCTURE = """({
   targets: [...document.querySelectorAll("a[href^='#']")].filter(
     each => !document.getElementById(each.hash.slice(1))).length,
 })"""
-# Of every row of the summary: its metric, setting, and the exact values of its numbers.
+# Metric, setting and exact numbers of each row of the summary.
 ROWS = """[...document.querySelectorAll("section[aria-labelledby=numbers] tbody tr")].map(row => [
   row.cells[0].firstChild.textContent.trim(), row.cells[1].textContent,
   [...row.querySelectorAll("data")].map(each => each.value)])"""
@@ -298,7 +298,7 @@ def test_private_run_shows_only_error_type(store: Store) -> None:
 
 
 def asked(store: Store, spec: Spec) -> Run:
-    """A run of what is asked for, before anything of it is computed."""
+    """A run of this specification without results."""
     (cell,) = pin_cells(resolve_cells(spec), {})
     journal = Journal(store.folder("runs") / f"{spec.audit}-1")
     journal.create(cell_description(cell), plan_of(cell))
@@ -451,7 +451,7 @@ def test_sweep_page_shows_all_cells(swept: Run, drawn_sweep: Path, browser: Brow
 
 @pytest.mark.slow
 def test_a_thousand_canaries_are_a_small_page(store: Store, browser: Browser) -> None:
-    """The tables are made up, the page and the browser are real."""
+    """Synthetic tables, a real page and a real browser."""
     config = made.embedded(canaries=1000)
     cell = Cell("unique_feature", config)
     plan = plan_of(cell)
@@ -473,7 +473,7 @@ def test_a_thousand_canaries_are_a_small_page(store: Store, browser: Browser) ->
 
 
 def test_page_of_ended_run_is_finished(tmp_path: Path) -> None:
-    """The driver still holds the run then."""
+    """The driver still owns the run while it draws the page."""
     shell = Shell(tmp_path)
     offered = tmp_path / "packages" / "engram_audit-0.1.0.dist-info"
     offered.mkdir(parents=True)

@@ -47,13 +47,13 @@ def stamp(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def stamped(engram: Here, stamp: Path) -> Path:
-    """The page of a run, of which nothing is computed yet, about a picture of the user's own."""
+    """The page of a run without results, about the user's own image."""
     store = open_store(engram.folder / "engram-store")
     return pages.draw(pages.ran(store, Spec("unique_feature", "smoke", {"feature": f"picture:{stamp}"}), UNSTARTED))
 
 
 def states(engram: Here, *arguments: str, code: int = 0) -> dict[str, str]:
-    """What `engram verify` says of each thing."""
+    """The state of each item in the output of `engram verify`."""
     checks: list[dict[str, Any]] = engram.json("verify", *arguments, code=code)["checks"]
     return {f"{check['what']} {check['name'].partition(' of ')[0]}": check["state"] for check in checks}
 
@@ -80,7 +80,7 @@ def test_page_is_compared_with_its_own_store(engram: Here, page: Path, tmp_path:
     own = str(tmp_path / "mine" / page.relative_to(tmp_path / "engram-store"))
     assert {"agrees"} == set(states(engram, own).values())
     assert states(engram, own, "--store", "engram-store", code=1)["table parts"] == "changed"
-    engram.env["ENGRAM_STORE"] = "engram-store"  # says where stores are by default, and nothing of this page
+    engram.env["ENGRAM_STORE"] = "engram-store"  # only the default store, not the store of this page
     assert {"agrees"} == set(states(engram, own).values())
 
 
