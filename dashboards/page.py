@@ -151,13 +151,19 @@ def _results_context(run: Run) -> dict[str, Any]:
 
 def _tasks(run: Run) -> dict[str, str]:
     """The task of each planned key of the run or of a sweep's cells."""
-    return {key: task for part in run.cells or (run,) for key, task in part.journal.tasks().items()}
+    tasks: dict[str, str] = {}
+    for part in run.cells or (run,):
+        tasks |= part.journal.tasks()
+    return tasks
 
 
 def _planned_keys(run: Run) -> set[str]:
     """The planned keys, and the different keys of tables computed without tolerated jobs."""
-    parts = run.cells or (run,)
-    return {*_tasks(run), *(key for part in parts for keys in status.roots(part.journal).values() for key in keys)}
+    planned = set(_tasks(run))
+    for part in run.cells or (run,):
+        for keys in status.roots(part.journal).values():
+            planned.update(keys)
+    return planned
 
 
 def evidence(run: Run) -> list[Row]:
@@ -246,9 +252,11 @@ def _progress_notices(run: Run) -> Iterator[str]:
 
 def _tolerated_keys(run: Run) -> set[str]:
     """The keys of failed jobs that the last start tolerated."""
-    journals = [cell.journal for cell in run.cells] or [run.journal]
-    events = [event for journal in journals for event in journal.last_start(("tolerated",))]
-    return {key for event in events for key in event["keys"]}
+    keys: set[str] = set()
+    for part in run.cells or (run,):
+        for event in part.journal.last_start(("tolerated",)):
+            keys.update(event["keys"])
+    return keys
 
 
 def _code_notices(run: Run) -> Iterator[str]:

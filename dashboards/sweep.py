@@ -60,10 +60,15 @@ def sweep(run: Run) -> Iterator[Figure]:
     varied = varied_fields(settings)
     if not varied:
         return
-    settings = [{name: value for name, value in setting.items() if name in varied} for setting in settings]
-    cells = [_as_cell(of_run, setting) for of_run, setting in zip(run.cells, settings, strict=True)]
+    cells = []
+    for of_run, setting in zip(run.cells, settings, strict=True):
+        varied_setting = {name: value for name, value in setting.items() if name in varied}
+        cells.append(_as_cell(of_run, varied_setting))
     aligned, carried = _align_cells([cell for cell in cells if cell.rows])
-    names = [name for name in carried if any(_drawable(cell, name) for cell in aligned)]
+    names = []
+    for name in carried:
+        if any(_drawable(cell, name) for cell in aligned):
+            names.append(name)
     if not names:
         return
     across = SweepAxis.from_values(varied[0], [setting[varied[0]] for setting in settings])
@@ -92,11 +97,14 @@ def _group_by_line(cells: Sequence[Cell], field_names: Sequence[str]) -> dict[st
 def _varied_settings(cells: Sequence[Run]) -> list[Setting]:
     """Each cell's values of all varied fields; read from its config if its run is older than the sweep."""
     settings = [cell.about.get("setting") or {} for cell in cells]
-    names = list(dict.fromkeys(name for setting in settings for name in setting))
-    return [
-        {name: setting.get(name, config_value(cell.about.get("config"), name)) for name in names}
-        for cell, setting in zip(cells, settings, strict=True)
-    ]
+    names: dict[str, None] = {}
+    for setting in settings:
+        names |= dict.fromkeys(setting)
+    completed = []
+    for cell, setting in zip(cells, settings, strict=True):
+        config = cell.about.get("config")
+        completed.append({name: setting.get(name, config_value(config, name)) for name in names})
+    return completed
 
 
 def name_cells(run: Run) -> tuple[str, list[str], list[str]]:
@@ -108,8 +116,13 @@ def name_cells(run: Run) -> tuple[str, list[str], list[str]]:
     varied = varied_fields(settings)
     if not varied or len(run.cells) < 2:
         return "", [], []
-    names = [", ".join(f"{field} {_value_label(setting[field])}" for field in varied) for setting in settings]
-    return " and ".join(varied), names, [", ".join(_value_label(each[field]) for field in varied) for each in settings]
+    names = []
+    labels = []
+    for setting in settings:
+        values = [_value_label(setting[field]) for field in varied]
+        names.append(", ".join(f"{field} {value}" for field, value in zip(varied, values, strict=True)))
+        labels.append(", ".join(values))
+    return " and ".join(varied), names, labels
 
 
 def config_value(config: Any, path: str) -> Any:
@@ -127,23 +140,30 @@ def _align_cells(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
     """
     carried = next((cell.carrying for cell in cells if cell.carrying), ())
     if not carried:
-        return list(cells), list(dict.fromkeys(name for cell in cells for name in cell.rows))[:MOST]
-    cell_names = [{name: _carrying_row(cell, name, carried) for name in carried} for cell in cells]
-    names = {name: _common_name([of_cell[name] for of_cell in cell_names]) for name in carried}
-    aligned = [
-        replace(
-            cell,
-            rows={**cell.rows, **{names[name]: cell.rows[its] for name, its in of_cell.items() if its in cell.rows}},
-        )
-        for cell, of_cell in zip(cells, cell_names, strict=True)
-    ]
+        all_names: dict[Name, None] = {}
+        for cell in cells:
+            all_names |= dict.fromkeys(cell.rows)
+        return list(cells), list(all_names)[:MOST]
+    names = {name: _common_name([_carrying_row(cell, name, carried) for cell in cells]) for name in carried}
+    aligned = []
+    for cell in cells:
+        rows = dict(cell.rows)
+        for name in carried:
+            row_name = _carrying_row(cell, name, carried)
+            if row_name in cell.rows:
+                rows[names[name]] = cell.rows[row_name]
+        aligned.append(replace(cell, rows=rows))
     return aligned, list(names.values())
 
 
 def _carrying_row(cell: Cell, name: Name, carried: Sequence[Name]) -> Name:
     """The deciding row of this metric if the metric occurs once; otherwise the row of this name."""
-    own_rows = [row_name for row_name in cell.carrying if row_name[0] == name[0]]
-    return own_rows[0] if len(own_rows) == 1 and [row_name[0] for row_name in carried].count(name[0]) == 1 else name
+    metric = name[0]
+    own_rows = [row_name for row_name in cell.carrying if row_name[0] == metric]
+    carried_metrics = [row_name[0] for row_name in carried]
+    if len(own_rows) == 1 and carried_metrics.count(metric) == 1:
+        return own_rows[0]
+    return name
 
 
 def _common_name(names: Sequence[Name]) -> Name:
@@ -151,8 +171,11 @@ def _common_name(names: Sequence[Name]) -> Name:
     if len(set(names)) == 1:
         return names[0]
     settings = [read_setting(setting) for _, setting in names]
-    same = {field: value for field, value in settings[0].items() if all(each.get(field) == value for each in settings)}
-    return names[0][0], json.dumps(same)
+    shared = {}
+    for field, value in settings[0].items():
+        if all(setting.get(field) == value for setting in settings):
+            shared[field] = value
+    return names[0][0], json.dumps(shared)
 
 
 def _drawable(cell: Cell, name: Name) -> bool:
@@ -163,12 +186,14 @@ def _drawable(cell: Cell, name: Name) -> bool:
 def varied_fields(settings: Sequence[Setting]) -> list[str]:
     """The fields that distinguish the cells; numeric fields with the most values, which make the best axis, first."""
     values: dict[str, dict[str, Any]] = {}
+    labelled_settings = []
     for setting in settings:
+        labels = {}
         for field, value in setting.items():
-            values.setdefault(field, {})[_value_label(value)] = value
-    distinguishing = resolve.distinguishing_fields(
-        [{field: _value_label(value) for field, value in setting.items()} for setting in settings]
-    )
+            labels[field] = _value_label(value)
+            values.setdefault(field, {})[labels[field]] = value
+        labelled_settings.append(labels)
+    distinguishing = resolve.distinguishing_fields(labelled_settings)
     return sorted(distinguishing, key=lambda field: (not numeric(values[field].values()), -len(values[field])))
 
 
