@@ -65,12 +65,12 @@ def letters(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
-def test_every_audit_has_its_table() -> None:
+def test_every_audit_has_a_table() -> None:
     assert {path.parent.name for path in (ROOT / "tasks" / "audits").glob("*/presets.py")} == set(AUDITS)
 
 
 @pytest.mark.parametrize("audit", AUDITS)
-def test_every_preset_that_repeats_a_part_of_the_paper_stands_there_with_all_of_it(audit: str) -> None:
+def test_presets_are_listed_with_repeated_parts(audit: str) -> None:
     entry = find(audit).audit
     told = {name: [line for line in lines(audit) if name in line.presets] for name in entry.presets}
     for name, repeats in entry.wording.repeats.items():
@@ -80,7 +80,7 @@ def test_every_preset_that_repeats_a_part_of_the_paper_stands_there_with_all_of_
 
 
 @pytest.mark.parametrize("audit", AUDITS)
-def test_no_line_names_more_than_its_presets_repeat(audit: str) -> None:
+def test_lines_name_only_repeated_parts(audit: str) -> None:
     entry = find(audit).audit
     assert list(lines(audit))
     for line in lines(audit):
@@ -90,7 +90,7 @@ def test_no_line_names_more_than_its_presets_repeat(audit: str) -> None:
 
 
 @pytest.mark.parametrize("audit", AUDITS)
-def test_nothing_ran_in_full_whose_data_were_not_at_hand(audit: str) -> None:
+def test_full_runs_need_available_data(audit: str) -> None:
     entry = find(audit).audit
     for line in lines(audit):
         assert line.ran.startswith(("in full", "partly", "never")), line
@@ -99,7 +99,7 @@ def test_nothing_ran_in_full_whose_data_were_not_at_hand(audit: str) -> None:
             assert taken <= AT_HAND, line
 
 
-def test_the_page_names_whatever_was_not_at_hand() -> None:
+def test_missing_data_are_named() -> None:
     absent = letters(re.search(r"were at hand\.(.*)", HEAD, re.DOTALL)[1])  # type: ignore[index]
     for audit in AUDITS:
         entry = find(audit).audit
@@ -110,7 +110,7 @@ def test_the_page_names_whatever_was_not_at_hand() -> None:
                     assert kind in absent, f"{audit} {preset}: {name}"
 
 
-def test_as_many_pairs_of_encoders_are_told_as_are_trained() -> None:
+def test_pairs_of_encoders_match_presets() -> None:
     audit = find("deja_vu").audit
     trained = {
         name: {cell.pretraining(part, ()) for cell in audit.cells(name) for part in ("A", "B")}

@@ -101,7 +101,7 @@ def test_a_cell_is_named_by_what_is_on(setting: dict[str, Any], expected: str) -
     assert expected == cell_label(setting, list(setting))
 
 
-def test_only_what_was_published_and_measured_is_drawn_with_its_cell_and_setting(
+def test_published_figure_has_measured_rows_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn: list[Any] = []

@@ -74,7 +74,7 @@ def test_page_has_certificate_front_trials_and_next_command(made: Made, drawn: P
     assert sorted(found) == found
 
 
-def test_every_number_of_a_trial_is_the_tables_digit_for_digit(made: Made, opened: Page) -> None:
+def test_trial_numbers_equal_tables(made: Made, opened: Page) -> None:
     table = rows(made)
     found = opened.evaluate(TABLES)
     assert len(found) == len(table) == 7
@@ -85,7 +85,7 @@ def test_every_number_of_a_trial_is_the_tables_digit_for_digit(made: Made, opene
         assert row["front"] == ("front" in name)
 
 
-def test_it_is_whole_for_who_cannot_see_fits_a_telephone_and_asks_for_nothing(opened: Page) -> None:
+def test_search_page_is_accessible_and_fits_a_phone(opened: Page) -> None:
     found = opened.evaluate(STRUCTURE)
     assert (found["headings"][0], found["headings"].count(1)) == (1, 1)
     assert all(below - above <= 1 for above, below in pairwise(found["headings"]))
@@ -98,7 +98,7 @@ def test_it_is_whole_for_who_cannot_see_fits_a_telephone_and_asks_for_nothing(op
     assert len(opened.requests()) == 1
 
 
-def test_it_leads_to_the_pages_of_runs_that_are_drawn(searched: Made, tmp_path: Path) -> None:
+def test_search_page_links_to_drawn_runs(searched: Made, tmp_path: Path) -> None:
     made = searched.copied(tmp_path)
     first = rows(made)[0]["run"]
     pages.draw(open_run(open_store(str(made.store)), first))
@@ -140,7 +140,7 @@ def test_its_seal_holds_until_a_trial_is_another(searched: Made, tmp_path: Path)
     assert [f"trials of {made.name}", page.name] == changed
 
 
-def test_a_search_that_has_not_ended_says_so_and_shows_how_far_it_has_come(searched: Made, tmp_path: Path) -> None:
+def test_unfinished_search_has_a_notice(searched: Made, tmp_path: Path) -> None:
     made = searched.copied(tmp_path)
     own = rows(made)[:4]
     own[1] |= {"state": "refused", "run": "", "note": "wide is on; <b>no</b>", "front": False}
@@ -178,9 +178,7 @@ def test_figure_has_text_alternative_and_utility_limit(made: Made) -> None:
     assert "Hollow marks: audited again with fresh seeds." in figure.caption
 
 
-def test_less_memory_is_left_and_more_use_up_whichever_way_they_are_measured(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_axes_point_towards_better_values(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(made)
     objectives = run.objectives
     assert objectives is not None
@@ -207,7 +205,7 @@ def test_less_memory_is_left_and_more_use_up_whichever_way_they_are_measured(
     assert low_too < high_too
 
 
-def test_of_a_search_whose_audit_is_gone_the_page_still_has_the_trials(searched: Made, tmp_path: Path) -> None:
+def test_search_of_missing_audit_shows_trials(searched: Made, tmp_path: Path) -> None:
     made = searched.copied(tmp_path)
     for run in [made.name, *{row["run"] for row in rows(made)}]:
         there = journal(made).sibling(run)
