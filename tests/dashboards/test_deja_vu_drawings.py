@@ -39,8 +39,8 @@ def test_a_picture_stands_with_its_crop_and_both_drawings(store: Store) -> None:
     assert [picture.title for picture in first.pictures] == ["image", "crop"]
     target, reference = first.strips
     other = held.names[(held.labels[0] + 1) % len(held.names)]
-    assert f"Trained on it: it shows {name}, correctly" == target.label
-    assert f"Not trained on it: it shows {other}, wrongly" == reference.label
+    assert f"Trained on it: classified as {name}, correctly" == target.label
+    assert f"Not trained on it: classified as {other}, wrongly" == reference.label
     # Of an image of A the target is model A, whose drawings are black; of one of B it is B.
     assert tuple(int(array(strip.pictures[0].png).max()) for strip in first.strips) == (0, 255)
     of_b = next(item for item in found.items if ", set B, " in item.title)
