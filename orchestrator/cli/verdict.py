@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orchestrator.runs.report import Report
     from tasks.contract.verdict import Tone
 
-CHANGED = re.compile(r"(is|are) not (the one|those) that (was|were) pinned")  # in errors of jobs
+CHANGED = re.compile(r"(is|are) not (the one|those) that (was|were) pinned|(expected|has) digest")  # in errors of jobs
 LISTED = 20  # failures, or cells of a sweep, that are shown
 FIRST = 5  # rows of a summary that are shown at a run's end
 STYLES: Mapping[Tone, str] = {"accused": "bold red", "cleared": "bold green", "open": "bold yellow"}

@@ -52,7 +52,7 @@ def test_the_certificate_comes_first_then_the_front_the_trials_and_how_it_goes_o
     said = pages.words(drawn)
     sentence = made.told["recommendation"]["sentence"]
     places = [
-        "Asked Which training memorises least, and is still useful enough? 4 trainings that differ in rate and wide",
+        "Asked Which training memorises least and is still useful enough? 4 trainings with different rate and wide",
         "Answered recommended",
         sentence,
         "0.320: what was found",

@@ -77,7 +77,7 @@ def test_a_changed_file_is_found_and_can_be_given_anew(tmp_path: Path) -> None:
     assert Details("a", client="b") == notes.give_details(tmp_path, {"client": "b"})
     path = tmp_path / notes.DETAILS_FILE
     path.write_text(path.read_text().replace('"b"', '"c"'))
-    with pytest.raises(Damaged, match=r"its digest is not that of its content; delete the file and give"):
+    with pytest.raises(Damaged, match=r"its digest does not match its content; delete the file and give"):
         notes.read_details(tmp_path)
     every = {"title": "d", "auditor": "", "client": "", "purpose": ""}
     assert Details("d") == notes.give_details(tmp_path, every) == notes.read_details(tmp_path)

@@ -75,7 +75,7 @@ def test_the_phase_is_in_the_log_for_whoever_watches_the_run(shell: Shell) -> No
     assert [f"training {done}/{trainings}" for done in range(trainings)] == [
         phase for phase in dict.fromkeys(phases) if phase.startswith("training")
     ]
-    assert [*dict.fromkeys(phases)][trainings : trainings + 2] == ["measures", "checking what is stored"]
+    assert [*dict.fromkeys(phases)][trainings : trainings + 2] == ["measures", "checking stored results"]
 
 
 def test_a_run_that_has_ended_is_shown_at_once(shell: Shell) -> None:
@@ -90,7 +90,7 @@ def test_a_table_is_read_while_its_run_goes_on(shell: Shell) -> None:
     shell.await_results(3, run)
     name = shell.json("status")["run"]
     done = shell("results", name, "parts", "--json")
-    assert "are not there yet" in done.stderr
+    assert "are not available yet" in done.stderr
     numbers = re.findall(r'"number": (\d+)', done.stdout)
     assert [str(each) for each in range(len(numbers))] == numbers
     assert 3 <= len(numbers) < 20

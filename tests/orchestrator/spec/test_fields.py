@@ -149,7 +149,7 @@ def test_one_of_several_kinds_is_made_of_text_or_of_its_fields(changes: dict[str
         ({"feature": "picture:"}, "feature is 'picture:': the path of a file is empty"),
         ({"feature": {"words": "AB", "siz": 3}}, "unknown field feature.siz: it has words, font, size, top, left, ink"),
         ({"feature": {"words": "AB", "size": 3}}, "feature: size is 3; it must be at least 4"),
-        ({"feature": {"font": "a.ttf"}}, "feature.words is missing; font alone is given"),
+        ({"feature": {"font": "a.ttf"}}, "feature.words is missing; only font is given"),
         ({"feature": {"size": 7}}, "feature: size is 7; it must be a multiple of 5"),
         ({"feature.font": "a.ttf"}, "unknown field 'feature.font': Glyph has kind, text, size, top, left, seed"),
         (

@@ -83,7 +83,7 @@ def test_a_part_without_content_says_nothing(tmp_path: Path) -> None:
         ("audit: toys\nsweep: {parts: []}", "sweep.parts has no values"),
         ("audit: toys\naudit: toys", "line 2, column 1: 'audit' is given twice"),
         ("audit: [toys", "line 1, column 13: expected ',' or ']'"),
-        ("audit: toys\nset: {label: !!timestamp x}", "line 2, column 14: 'x' is no timestamp"),
+        ("audit: toys\nset: {label: !!timestamp x}", "line 2, column 14: 'x' is not a valid timestamp"),
         ("audit: toys\nset: {label: 2024-13-45}", "line 2, column 14: '2024-13-45' is no timestamp"),
         ("audit: toys\nset: {label: !!bool x}", "line 2, column 14: 'x' is no bool"),
         ("audit: toys\nset: {label: !!int ''}", "line 2, column 14: '' is no int"),
@@ -92,7 +92,7 @@ def test_a_part_without_content_says_nothing(tmp_path: Path) -> None:
         (b"audit: \xff\xfe", "is not YAML: "),
         (b"\x00\x01\x02", "is not YAML: "),
         ("audit: " + "[" * 2000, "is not YAML: it is nested too deeply"),
-        ("#" * 1_000_001, "is larger than 1,000,000 bytes; so much is not read"),
+        ("#" * 1_000_001, "is larger than the limit of 1,000,000 bytes"),
     ],
 )
 def test_what_is_no_specification_is_one_line_that_says_where(tmp_path: Path, text: str | bytes, said: str) -> None:

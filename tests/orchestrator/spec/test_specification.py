@@ -225,7 +225,7 @@ def test_a_file_says_all_that_the_command_line_can(tmp_path: Path) -> None:
 
 
 def test_to_wait_for_a_gpu_takes_a_cluster() -> None:
-    with pytest.raises(SpecError, match="wait is for clusters"):
+    with pytest.raises(SpecError, match="use it with --address of a cluster"):
         specification.execution(Spec("toys", execution={"gpus": "wait"}))
     with pytest.raises(SpecError, match="gpus is 'some'; it must be one of auto, none, wait"):
         specification.execution(Spec("toys", execution={"gpus": "some"}))

@@ -247,7 +247,7 @@ def test_an_object_that_is_no_claim_counts_for_a_minute(
         at_once.setattr(claims.time, "sleep", pauses.append)
         at_once.setattr(claims.random, "random", lambda: 0.5)
         stop_clock(bucket, at_once, 60.0)
-        with pytest.raises(Held, match="again and again"):
+        with pytest.raises(Held, match="keep claiming"):
             claims.claim(bucket, RUN)
         assert claims.living(bucket) == {}
     assert pytest.approx(pauses) == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]  # six attempts, ever further apart

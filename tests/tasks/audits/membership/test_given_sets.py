@@ -159,11 +159,11 @@ def test_both_sets_have_all_classes(
         ({"data": "list:a.csv", "given.members": "column:a/b"}, "column of members must not contain"),
         (
             {"data": "list:a.csv", "given.members": "column:a", "given.others": "{mine}"},
-            "given.others is a field of question.records=sets, and another setting is of question.records=column",
+            "given.others is a field of question.records=sets, but another setting belongs to question.records=column",
         ),
         ({"data": "{mine}", "examples": 30}, "set given.members to the images that it was trained on"),
-        ({"given.members": "{mine}"}, "question.records.others is missing; members alone is given"),
-        ({"given.members": "column:trained"}, "question.records.data is missing; members alone is given"),
+        ({"given.members": "{mine}"}, "question.records.others is missing; only members is given"),
+        ({"given.members": "column:trained"}, "question.records.data is missing; only members is given"),
     ],
 )
 def test_what_the_model_was_trained_on_must_be_said(fields: dict[str, Any], message: str, tmp_path: Path) -> None:

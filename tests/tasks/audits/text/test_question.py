@@ -69,7 +69,7 @@ def test_question_is_selected_by_its_fields(fields: dict[str, Any], question: Qu
         ({"question": "identifiers", "epochs": 3}, "epochs is not a field of question=identifiers"),
         ({"identifiers": "uuid4", "base": "tiny-gpt", "outputs": "p.csv"}, "base is not a field of .*source=table"),
         ({"adaptation": "full", "rank": 4}, "rank is not a field of question.tuning.adaptation=full"),
-        ({"secret": SECRET}, "secret stands for several fields; write question=planted question.secret=VALUE or"),
+        ({"secret": SECRET}, "secret is ambiguous; write question=planted question.secret=VALUE or"),
         ({"adaptation": "lora", "precision": "bfloat16"}, "precision is bfloat16; the model must come from a folder"),
         (
             {"question": "others", "others": "facts", "source.precision": "bfloat16"},
