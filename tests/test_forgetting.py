@@ -205,7 +205,7 @@ def test_a_model_its_probabilities_and_its_confidences_alone_are_judged_alike(he
         (("given.columns=a,b",), 2, "question.audited.tables.outputs is missing; only columns is given"),
         (("given.bound_by=a notary",), 2, "question.audited.tables.outputs is missing; only bound_by is given"),
         (("given.interface.layout=nhwc",), 2, "no model is given; give one as given.models=... or given.outputs"),
-        (("targets=D_C", "given.models=gone.pt"), 2, "targets is not a field of question.audited=given, and another"),
+        (("targets=D_C", "given.models=gone.pt"), 2, "targets is not a field of question.audited=given, but another"),
         (("question=examples", "epochs=3"), 2, "epochs"),
         (("measures=examples",), 2, "unknown field 'measures'"),
         (

@@ -79,7 +79,7 @@ def test_nothing_is_answered_but_the_pages_of_runs_to_a_browser_of_this_machine(
     with served(tmp_path) as url:
         with pytest.raises(urllib.error.HTTPError, match="500") as none:
             text(url)
-        assert "there are no runs" in none.value.read().decode()
+        assert "has no runs" in none.value.read().decode()
         shell("run", "toys", "--address", "none", "parts=2")
         name = shell.json("status")["run"]
         for path in ("../../etc/passwd", f"runs/{name}/run.json", f"runs/{name}/..%2f", "runs/other/", "runs/../"):

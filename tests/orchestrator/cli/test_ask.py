@@ -47,8 +47,8 @@ def test_questions_lead_to_a_commented_file_and_its_price(tmp_path: Path) -> Non
     said, code = at_a_terminal(shell, typed)
     assert code == 0, said
     for refused in (
-        "'dta' is not among data, model, outputs; did you mean 'data'?",
-        "'nothing' is not among image, set, answer, secret, unknown",
+        "'dta' is not one of data, model, outputs; did you mean 'data'?",
+        "'nothing' is not one of image, set, answer, secret, unknown",
         "no folder ",
         "network is 'mlp9'; it must be one of mlp1, ",
         "it must be one letter from A to Z",
@@ -105,7 +105,7 @@ def test_all_that_is_wrong_is_told_in_one_line_and_nothing_is_written(engram: He
         ((*data, "--out", f"{'x' * 300}.yaml"), "File name too long"),
         ((*data, "data=digits", "probe=photos", "feature=AB"), "text is 'AB'; it must be one letter from A to Z"),
         ((*data, "--out", "a.txt"), "--out a.txt: the file must end in .yaml"),
-        ((*data, "--out", "no/a.yaml"), "--out no/a.yaml: there is no folder no"),
+        ((*data, "--out", "no/a.yaml"), "--out no/a.yaml: the folder no does not exist"),
         (
             ("--have", "model", "--fear", "image"),
             "missing: question.shape=..., question.source.models=..., probe=..., feature=...",

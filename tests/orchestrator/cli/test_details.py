@@ -51,7 +51,7 @@ def test_they_are_kept_with_the_run_shown_on_every_page_and_sealed(tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("title: a\nclent: b\n", "unknown key 'clent'; there are title, auditor, client, purpose; did you"),
+        ("title: a\nclent: b\n", "unknown key 'clent'; the keys are title, auditor, client, purpose; did you"),
         ("title: 12\n", "title is 12; it must be text"),
         ("title: [a]\n", 'title is ["a"]; it must be text'),
         ('title: "a\\nb"\n', "title holds \\n; it must be one line without control characters"),

@@ -103,7 +103,7 @@ def test_the_line_names_the_phase_and_the_time_left() -> None:
     kinds = {"net.train": (6, 60.0), "a.summary": (2, None)}
     for event in (PLANNED | {"trainings": 8, "trained": 2, "kinds": kinds}, {"event": "ready", "slots": 2}):
         tally.take(event)
-    said = "2/10 jobs, 0 done, 2 stored before, 2 running, training 2/8, under 1 s passed, at least 3 min left"
+    said = "2/10 jobs, 0 done, 2 stored before, 2 running, training 2/8, under 1 s elapsed, at least 3 min left"
     assert said == line(tally)
 
 

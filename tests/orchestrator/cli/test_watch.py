@@ -20,9 +20,9 @@ def counted(text: str) -> list[str]:
     return [match[0] for line in text.splitlines() if (match := COUNTS.match(line))]
 
 
-def passed(text: str) -> int:
-    """The seconds that the last line says have passed."""
-    return int(re.findall(r"(\d+) s passed", text)[-1])
+def elapsed(text: str) -> int:
+    """The elapsed seconds in the last line."""
+    return int(re.findall(r"(\d+) s elapsed", text)[-1])
 
 
 def watched(shell: Shell, run: subprocess.Popen[str]) -> tuple[str, str, str]:
@@ -41,7 +41,7 @@ def test_a_watcher_and_the_run_count_the_same_and_end_together(shell: Shell, tmp
     shell.await_results(2, run)
     said, seen, last = watched(shell, run)
     assert "7/9 jobs, 7 done, 0 stored before, 1 failed" == counted(said)[-1] == counted(seen)[-1]
-    assert abs(passed(said) - passed(seen)) <= 1
+    assert abs(elapsed(said) - elapsed(seen)) <= 1
     (begun,) = (line for line in said.splitlines() if "stored already" in line)
     assert begun in seen.splitlines()
     assert next(line for line in said.splitlines() if line.startswith("failed: ")) in seen.splitlines()

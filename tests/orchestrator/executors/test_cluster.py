@@ -87,7 +87,9 @@ def test_a_grpc_server_passes(server: str) -> None:
 def test_a_port_where_nobody_listens_is_told_with_what_to_check() -> None:
     port = free_port()
     assert not reachable("127.0.0.1", port)
-    with pytest.raises(ClusterError, match=rf"no Ray cluster at 127.0.0.1:{port}: connection refused; is it up"):
+    with pytest.raises(
+        ClusterError, match=rf"no Ray cluster at 127.0.0.1:{port}: connection refused; check that it runs"
+    ):
         probe(f"127.0.0.1:{port}")
 
 

@@ -43,7 +43,7 @@ def test_a_cost_ends_it_and_without_limits_nothing_does() -> None:
         ("gpu: -1", "gpu is -1.0; it must be 0 or more"),
         ("gpu: .inf", "prices.yaml: gpu"),
         ("gpu: 0", "no price is given"),
-        ("gpus: 2", "unknown key 'gpus'; there are gpu, cpu, currency; did you mean 'gpu'?"),
+        ("gpus: 2", "unknown key 'gpus'; the keys are gpu, cpu, currency; did you mean 'gpu'?"),
         ("gpu: many", "gpu is 'many'"),
         ("[1]", "contains no prices"),
     ],
@@ -72,7 +72,7 @@ def test_a_run_that_has_spent_its_money_stops_in_good_order_and_goes_on(tmp_path
     ("options", "said"),
     [
         (("--max-cost", "5"), "max_cost and prices must be given together"),
-        (("--prices", "absent.yaml", "--max-cost", "5"), "there is no file absent.yaml"),
+        (("--prices", "absent.yaml", "--max-cost", "5"), "file absent.yaml does not exist"),
         (("--max-gpu-hours", "0"), "max_gpu_hours is 0.0; it must be above 0"),
         (("--max-gpu-hours", "nan"), "max_gpu_hours"),
     ],

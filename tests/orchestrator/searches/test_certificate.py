@@ -64,7 +64,11 @@ def test_each_answer_says_what_to_do_and_what_it_means(objectives: Objectives, w
 
 def test_it_asks_in_plain_words_what_is_measured_and_how_much_may_be_given_up(objectives: Objectives) -> None:
     said = recommendation.question_text(search(answered(NONE), give_up=0.1), objectives)
-    for words in ("24 trainings with different rate and wide", "memory (lower is better)", "at most 10 points"):
+    for words in (
+        "24 trainings with different rate and wide",
+        "memory (lower is better)",
+        "loss of utility is 10 points",
+    ):
         assert words in said
 
 

@@ -115,7 +115,7 @@ def test_a_range_of_a_field_takes_the_type_of_the_field() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"audit": "forgetting"}, "forgetting cannot be searched.*unique_feature can"),
+        ({"audit": "forgetting"}, "forgetting cannot be searched.*searches exist for .*unique_feature"),
         ({"preset": "two"}, "preset two has 2 cells"),
         ({"over": {"rat": "1,2"}}, "unknown field 'rat'.*did you mean 'rate'"),
         ({"over": {"rate": "0.01,x"}}, "rate is 'x'; it must be a finite number"),

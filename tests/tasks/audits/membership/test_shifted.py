@@ -82,5 +82,5 @@ def test_models_are_asked_about_copies_beside_what_they_were_asked_before(tmp_pa
     assert run.table("influences").num_rows == 45
     with pytest.raises(orchestrator.EngramError, match="it must be below 28"):
         orchestrator.plan("membership", store=tmp_path, **setting, shifts=28)
-    with pytest.raises(orchestrator.SpecError, match="shifts is not a field of question=canaries, and another"):
+    with pytest.raises(orchestrator.SpecError, match="shifts is not a field of question=canaries, but another"):
         orchestrator.plan("membership", store=tmp_path, data="digits", models=1, canaries=10, shifts=1)

@@ -65,7 +65,7 @@ def test_question_is_selected_by_its_fields(fields: dict[str, Any], question: Qu
         ({"question": "document"}, "question is 'document'; allowed: secrets, planted, identifiers, documents"),
         ({"planted": "true"}, "'planted' is not a field but a choice of question: write question=planted"),
         ({"question": "others"}, r"question\.others is missing"),
-        ({"documents": 4, "identifiers": "uuid4"}, "identifiers is a field of question=identifiers, and another"),
+        ({"documents": 4, "identifiers": "uuid4"}, "identifiers is a field of question=identifiers, but another"),
         ({"question": "identifiers", "epochs": 3}, "epochs is not a field of question=identifiers"),
         ({"identifiers": "uuid4", "base": "tiny-gpt", "outputs": "p.csv"}, "base is not a field of .*source=table"),
         ({"adaptation": "full", "rank": 4}, "rank is not a field of question.tuning.adaptation=full"),
