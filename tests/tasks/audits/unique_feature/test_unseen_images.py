@@ -74,7 +74,7 @@ def test_test_images_of_a_label_are_images_that_no_network_saw(tmp_path: Path) -
     data = write_set(tmp_path / "mine", copies=1)
     config = on(data, pin(Dataset("photos")))
     ranks = ExactRanks(
-        data, 0, 0, relatives(config, config.asked_feature, seen=seen_images(config)), drawn=False, references=0
+        data, 0, 0, relatives(config, config.asked_feature, seen_images=seen_images(config)), drawn=False, references=0
     )
     shown = label_images(ranks, load(data), 0, 0)
     assert len(shown) == 3
