@@ -1,4 +1,4 @@
-"""Nothing is evaluated on images that the networks were trained on."""
+"""Probe images that are copies of training images are left out."""
 
 from __future__ import annotations
 

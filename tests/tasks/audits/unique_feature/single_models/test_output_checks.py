@@ -1,4 +1,4 @@
-"""A table that was touched shows: by two answers to one picture, and by labels that are missed."""
+"""Detection of altered tables: different outputs for one image, and wrong labels."""
 
 from __future__ import annotations
 
