@@ -89,7 +89,7 @@ def _are_public(config: UniqueFeature, data: Dataset) -> bool:
 
 def _hidden_note(data: Dataset) -> str:
     reason = "carry a feature of yours" if is_embedded(data.name) else "are yours"
-    return f"Images of {data.named().name} {reason}: only --show-images shows them."
+    return f"Images of {data.named().name} {reason} and are not shown unless asked for with --show-images."
 
 
 def _canary_pictures(

@@ -87,5 +87,7 @@ def test_sets_without_copies_have_the_keys_that_they_had() -> None:
 
 def test_a_probe_set_of_training_images_alone_is_refused(tmp_path: Path) -> None:
     data = write_set(tmp_path / "mine", copies=4)
-    with pytest.raises(DatasetError, match=r"all 8 images of probe .* are exact copies of training images of .*; give"):
+    with pytest.raises(
+        DatasetError, match=r"probe: all 8 images of .* are exact copies of training images of .*Choose"
+    ):
         plan(on(data, data))
