@@ -197,4 +197,4 @@ def test_a_dashboard_is_refused_where_the_run_starts_no_cluster(tmp_path: Path, 
     (line,) = (
         Shell(tmp_path)("run", "toys", "--dashboard", "--address", address, code=2).stderr.strip().splitlines()[-1:]
     )
-    assert f"the address {address} names" in line
+    assert f"dashboard is given with address {address}" in line

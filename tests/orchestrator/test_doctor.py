@@ -149,7 +149,7 @@ def test_a_tracking_server_that_is_away_is_no_fault_and_its_password_is_not_show
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ann:secret@127.0.0.1:1")
     found = checks(tmp_path)["tracking"]
-    assert (found.ok, found.found) == (None, "http://127.0.0.1:1 is away")
+    assert (found.ok, found.found) == (None, "http://127.0.0.1:1 does not answer")
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     found = checks(tmp_path)["tracking"]
     assert (True, f"{tmp_path}/mlflow/mlflow.db, not created yet") == (found.ok, found.found)

@@ -54,11 +54,11 @@ def test_they_are_kept_with_the_run_shown_on_every_page_and_sealed(tmp_path: Pat
         ("title: a\nclent: b\n", "unknown key 'clent'; the keys are title, auditor, client, purpose; did you"),
         ("title: 12\n", "title is 12; it must be text"),
         ("title: [a]\n", 'title is ["a"]; it must be text'),
-        ('title: "a\\nb"\n', "title holds \\n; it must be one line without control characters"),
-        ('title: "a\\u202eb"\n', "title holds \\u202e; it must be one line without control characters"),
+        ('title: "a\\nb"\n', "title contains \\n; it must be one line without control characters"),
+        ('title: "a\\u202eb"\n', "title contains \\u202e; it must be one line without control characters"),
         (f"title: {'a' * (LONGEST_DETAIL + 1)}\n", "title has 201 characters; it must have at most 200"),
         ("- a\n", "it must be a mapping with title, auditor, client, purpose"),
-        ("", "holds nothing; it must be a mapping"),
+        ("", "contains nothing; it must be a mapping"),
     ],
 )
 def test_a_file_with_anything_else_is_refused_in_one_line(tmp_path: Path, text: str, line: str) -> None:

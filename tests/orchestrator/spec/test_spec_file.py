@@ -51,9 +51,9 @@ def test_a_part_without_content_says_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "holds nothing; it must be a mapping with audit, preset, set, sweep, execution"),
-        ("- audit: toys", "holds a list"),
-        ("toys", "holds a str"),
+        ("", "contains nothing; it must be a mapping with audit, preset, set, sweep, execution"),
+        ("- audit: toys", "contains a list"),
+        ("toys", "contains a str"),
         ("preset: few", "'audit' is missing"),
         ("audit: 3", "audit is 3; it must be text"),
         (
@@ -84,9 +84,9 @@ def test_a_part_without_content_says_nothing(tmp_path: Path) -> None:
         ("audit: toys\naudit: toys", "line 2, column 1: 'audit' is given twice"),
         ("audit: [toys", "line 1, column 13: expected ',' or ']'"),
         ("audit: toys\nset: {label: !!timestamp x}", "line 2, column 14: 'x' is not a valid timestamp"),
-        ("audit: toys\nset: {label: 2024-13-45}", "line 2, column 14: '2024-13-45' is no timestamp"),
-        ("audit: toys\nset: {label: !!bool x}", "line 2, column 14: 'x' is no bool"),
-        ("audit: toys\nset: {label: !!int ''}", "line 2, column 14: '' is no int"),
+        ("audit: toys\nset: {label: 2024-13-45}", "line 2, column 14: '2024-13-45' is not a valid timestamp"),
+        ("audit: toys\nset: {label: !!bool x}", "line 2, column 14: 'x' is not a valid bool"),
+        ("audit: toys\nset: {label: !!int ''}", "line 2, column 14: '' is not a valid int"),
         ("audit: toys\nset: &a {label: *a}", "line 2, column 17: aliases are not allowed"),
         ("audit: !!python/object/apply:os.system [x]", "could not determine a constructor for the tag"),
         (b"audit: \xff\xfe", "is not YAML: "),
