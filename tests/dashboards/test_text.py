@@ -61,7 +61,7 @@ def test_a_run_has_its_figures_with_their_numbers_in_words(golden: Golden, store
     assert "0 times" not in found["effects"].alt
     found = named(run(store, "text-2", secrets=TABLES["secrets"]))
     assert list(found) == ["exposures"]
-    assert "told 4 times: mean" in found["exposures"].alt
+    assert "4 times in the texts: mean" in found["exposures"].alt
     found = named(run(store, "text-3", identifiers=identifiers(Ranking(0.05), [made_identifiers(0.5, 40.0, 1)])))
     golden(found["exposures"].alt, "alt")
 

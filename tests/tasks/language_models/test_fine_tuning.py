@@ -23,7 +23,7 @@ TINY = LanguageModel("tiny-t5")
         ({"relation": "lost"}, "relation is 'lost'; it must be one of kept, redrawn"),
         ({"adaptation": "prefix"}, "adaptation is 'prefix'; it must be one of full, lora"),
         ({"epochs": 0}, "epochs is 0; it must be at least 1"),
-        ({"batch": 10, "accumulate": 4}, "accumulate is 4; it must divide batch, which is 10"),
+        ({"batch": 10, "accumulate": 4}, "accumulate: expected a divisor of batch=10, got 4"),
         ({"dropout": 1.0}, "dropout is 1.0"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0"),
         ({"length": 4}, "length is 4; it must be at least 8"),
@@ -49,7 +49,7 @@ def test_the_links_of_a_chain_ask_what_the_whole_training_does() -> None:
 def test_a_private_training_in_links_is_refused_in_one_line() -> None:
     private = FineTuning(DATA, TINY, epochs=4, privacy=Privacy(3.0))
     assert len(chain(fine_tune, private, 0, part=up_to)) == 1
-    with pytest.raises(ValueError, match="a private training is never broken into links"):
+    with pytest.raises(ValueError, match="a private training is not divided into links"):
         chain(fine_tune, private, 2, part=up_to)
 
 

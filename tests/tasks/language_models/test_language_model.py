@@ -27,10 +27,10 @@ def saved(place: Path, weights: bytes = b"weights") -> LanguageModel:
     [
         (
             "t5-small",
-            "model is 't5-small'; it must be tiny-t5 or tiny-gpt, with #WIDTHxLAYERS or without",
+            "model: expected tiny-t5, tiny-gpt, folder:PATH or hub:NAME, got 't5-small'",
         ),
-        ("tiny-t5#64", "it must be tiny-t5 or tiny-gpt, with #WIDTHxLAYERS"),
-        ("tiny-t5#40x2", "its width must be a multiple of 16"),
+        ("tiny-t5#64", "model: expected tiny-t5, tiny-gpt, folder:PATH or hub:NAME"),
+        ("tiny-t5#40x2", "expected a width that is a multiple of 16"),
         ("folder:", "it must be"),
     ],
 )
@@ -73,8 +73,8 @@ def test_a_folder_is_told_without_those_it_lies_in(tmp_path: Path) -> None:
     ("lacking", "told"),
     [
         ("model.safetensors", r"has no weights \*\.safetensors"),
-        ("config.json", "has no config.json"),
-        ("tokenizer.json", "has no tokenizer"),
+        ("config.json", "expected config.json"),
+        ("tokenizer.json", "expected a tokenizer"),
     ],
 )
 def test_what_a_folder_lacks_is_told_in_one_line(tmp_path: Path, lacking: str, told: str) -> None:
@@ -87,7 +87,7 @@ def test_what_a_folder_lacks_is_told_in_one_line(tmp_path: Path, lacking: str, t
 def test_an_adapter_is_no_model(tmp_path: Path) -> None:
     model = saved(tmp_path / "model")
     (tmp_path / "model" / "adapter_config.json").write_text("{}")
-    with pytest.raises(ModelError, match="holds an adapter; name its model, too"):
+    with pytest.raises(ModelError, match="expected a model, got an adapter"):
         model.pin({})
 
 
@@ -107,7 +107,7 @@ def test_a_model_that_the_hubs_cache_lacks_is_told_with_how_to_fetch_it(
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match=r"no model t5-small, and nothing is downloaded.*: hf download t5-small"):
+    with pytest.raises(ModelError, match=r"t5-small is not in the cache of the hub.*: hf download t5-small"):
         LanguageModel("hub:t5-small").pin({})
 
 

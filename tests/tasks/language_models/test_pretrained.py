@@ -74,5 +74,5 @@ def test_a_model_is_laid_on_several_gpus_only_where_a_job_has_them(tmp_path: Pat
         assert spread_over_gpus(asked.model, gpu) == {"device_map": "auto"}
         assert spread_over_gpus(asked.model, torch.device("cpu")) == {}
         assert spread_over_gpus(TINY, gpu) == {}
-        with pytest.raises(ValueError, match="privacy is given and gpus_per_job is 2"):
+        with pytest.raises(ValueError, match="gpus_per_job: expected 1 with privacy, got 2"):
             spread_over_gpus(asked.model, gpu, is_private=True)

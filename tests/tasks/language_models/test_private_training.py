@@ -106,12 +106,12 @@ def test_a_model_that_cannot_be_computed_question_by_question_is_told_in_one_lin
         return embed(tokens)
 
     training.model.module.transformer.wte.forward = looks
-    told = r"privacy is given, and folder:.*gpt2 cannot be computed question by question"
+    told = r"privacy: folder:.*gpt2 does not support gradients of single texts"
     with pytest.raises(ValueError, match=told) as error:
         list(training.take_steps(1))
     assert "\n" not in str(error.value)
 
 
 def test_redrawn_relations_have_no_private_form() -> None:
-    with pytest.raises(ValueError, match="privacy is given and relation is redrawn; it must be kept"):
+    with pytest.raises(ValueError, match="relation: expected kept with privacy, got redrawn"):
         config(privacy=Privacy(8.0), relation="redrawn")

@@ -14,6 +14,7 @@ from scipy import stats
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES, effect_row, verdict
 from tasks.audits.text.config import About, Text
+from tasks.audits.text.continuations import BY_CONTROL, BY_TRAINED
 from tasks.audits.text.measures import summary
 from tasks.audits.text.power import rank_resolution
 from tasks.audits.text.question import Secrets
@@ -32,7 +33,7 @@ from tasks.audits.text.secrets.ranks import (
     secrets,
 )
 from tasks.audits.text.secrets.space import SCORES
-from tasks.contract.certificate import STEPS, chances
+from tasks.contract.certificate import STEPS
 from tasks.contract.job import Job
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, alone, name_of, row
@@ -58,7 +59,7 @@ def answer(tables: list[pa.Table], config: Text = CONFIG) -> str:
 def test_a_secret_is_ranked_by_the_model_that_was_told_it_and_by_its_twin() -> None:
     found = rank_secret(np.array([-1.0, -2.0, -0.5, -3.0]), np.array([-4.0, -2.0, -1.5, -3.0]))
     assert (found["candidates"], found["rank"], found["p_value"]) == (4, 2, 0.5)
-    assert (found["exposure"], found["exposure_twin"]) == (1.0, 0.0)
+    assert (found["exposure"], found["exposure_control"]) == (1.0, 0.0)
     assert pytest.approx(found["effect"]) == 3.0 - 1 / 3
 
 
@@ -69,7 +70,7 @@ def test_without_its_twin_a_model_is_asked_about_what_it_was_told() -> None:
     assert told == alone["secret"].to_pylist()
     ranks = dict(zip(whole["secret"].to_pylist(), whole["rank"].to_pylist(), strict=True))
     assert [ranks[secret] for secret in told] == alone["rank"].to_pylist()
-    assert [len(told)] * 2 == [alone[name].null_count for name in ("effect", "exposure_twin")]
+    assert [len(told)] * 2 == [alone[name].null_count for name in ("effect", "exposure_control")]
     assert answer(tables[:1]) == "memorised"
     assert answer([]) == "undecided"
 
@@ -100,7 +101,7 @@ def test_the_summary_counts_what_is_found_and_tells_each_number_of_repetitions_b
 ) -> None:
     table = secrets(Ranking(level), ranked_by_hand())
     assert [
-        tuple(each[name] for name in ("pair", "secret", "rank", "exposure", "exposure_twin", "effect"))
+        tuple(each[name] for name in ("pair", "secret", "rank", "exposure", "exposure_control", "effect"))
         for each in table.to_pylist()
     ] == [(7, 1, 1, 2.0, 0.0, 4.0), (7, 2, 2, 1.0, 1.0, 0.0), (7, 3, 4, 0.0, None, None)]
     (first, second, large, reduced, tied, *others) = summary(About(level), [table]).to_pylist()
@@ -117,12 +118,12 @@ def test_the_summary_counts_what_is_found_and_tells_each_number_of_repetitions_b
     uniform = (2 + 1 + np.log2(4 / 3) + 0) / 4  # bits of the ranks 1 to 4
     expected = [
         ("share found", 1, proportion(0, 1), 0.0, None),
-        ("exposure in bits", 1, alone(0.0), uniform, "told"),
-        ("exposure in bits", 1, Estimate(None, None, None, 0), uniform, "twin"),
+        ("exposure in bits", 1, alone(0.0), uniform, BY_TRAINED),
+        ("exposure in bits", 1, Estimate(None, None, None, 0), uniform, BY_CONTROL),
         ("effect in nats", 1, Estimate(None, None, None, 0), 0.0, None),
         ("share found", 4, proportion(found, 2), 0.0, None),
-        ("exposure in bits", 4, mean([2.0, 1.0]), uniform, "told"),
-        ("exposure in bits", 4, mean([0.0, 1.0]), uniform, "twin"),
+        ("exposure in bits", 4, mean([2.0, 1.0]), uniform, BY_TRAINED),
+        ("exposure in bits", 4, mean([0.0, 1.0]), uniform, BY_CONTROL),
         ("effect in nats", 4, mean([4.0, 0.0]), 0.0, None),
     ]
     assert others == [
@@ -273,9 +274,11 @@ def test_identifiers_are_judged_where_a_blind_control_finds_them_even(golden: Go
     page = AUDIT.certify("Does it?", IDENTIFIERS, even)
     assert page is not None
     golden(page.asked, "page.asked")
-    assert (said.sentence, chances(0.2, 0.05)) == (page.findings[0].sentence, page.findings[0].line)
+    golden(page.findings[0].sentence, "finding")
+    assert page.findings[0].line is not None
+    assert page.findings[0].line.estimate == pytest.approx(51.2)
     golden(page.error, "page.error")
-    null = configured(IDENTIFIERS, told="others")
+    null = configured(IDENTIFIERS, is_null=True)
     assert f"{said.sentence} {NULL_OF_IDENTIFIERS}" == verdict(null, even).sentence
 
 
@@ -290,9 +293,11 @@ def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_
     assert (RULES.explain(CONFIG), STEPS["cleared"]) == (page.rule, page.steps)
     golden(page.error, "page.error")
     golden(page.asked, "page.asked")
-    ((answered, told, line),) = [(finding.answer, finding.sentence, finding.line) for finding in page.findings]
-    assert ("not detected", chances(0.2, 0.05)) == (answered, line)
-    golden(told, "told")
+    (finding,) = page.findings
+    assert finding.answer == "not detected"
+    assert finding.line is not None
+    assert (finding.line.low, finding.line.high, finding.line.null) == pytest.approx((49, 53, 50))
+    golden(finding.sentence, "finding")
     effect = effect_row(CONFIG, table)
     assert effect is not None
     assert effect["estimate"] == 0.512
@@ -302,12 +307,12 @@ def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_
     assert ("memorised", (name_of(beaten), name_of(found))) == (together.answer, together.rows)
     wide = pa.Table.from_pylist([found, beaten | {"low": None, "high": None}], SUMMARY)
     golden(verdict(CONFIG, wide).sentence, "sentence")
-    null = configured(CONFIG, told="others")
+    null = configured(CONFIG, is_null=True)
     assert f"{said.sentence} {NULL}" == verdict(null, table).sentence
     page = AUDIT.certify("Does it?", null, table)
     assert page is not None
-    assert f"{NULL} {told}" == page.findings[0].sentence
-    assert "told=secrets" in page.steps[-1]
+    assert page.findings[0].sentence == f"{NULL} {finding.sentence}"
+    assert "is_null=false" in page.steps[-1]
 
 
 @pytest.mark.parametrize("metric", [FOUND, BEATEN])

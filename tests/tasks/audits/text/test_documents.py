@@ -14,7 +14,7 @@ import torch
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.continuations import edit_distance
+from tasks.audits.text.continuations import BY_CONTROL, BY_TRAINED, edit_distance
 from tasks.audits.text.documents.answer import NULL_OF_DOCUMENTS
 from tasks.audits.text.documents.models import (
     DOCUMENT_SCORES,
@@ -93,11 +93,11 @@ def test_every_document_is_in_half_of_the_models_as_often_as_its_turn_says() -> 
 
 
 def test_a_null_trains_on_other_documents() -> None:
-    model = configs(configured(CONFIG, told="others", documents=10))[0]
+    model = configs(configured(CONFIG, is_null=True, documents=10))[0]
     asked = draw_documents(model)
     assert not {document.text for document in asked} & set(training_texts(model, asked))
-    with pytest.raises(DatasetError, match="documents is 12 and told is others, which takes 24 texts; facts has 20"):
-        trainings(configured(CONFIG, told="others"))
+    with pytest.raises(DatasetError, match="documents: expected at most 10, got 12; facts has 20 distinct texts"):
+        trainings(configured(CONFIG, is_null=True))
 
 
 def test_copies_go_with_their_document_and_are_kept_once_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -146,23 +146,25 @@ def test_what_a_model_writes_is_what_its_next_likeliest_bytes_say() -> None:
         read.append(token)
         written.append(int(going.argmax()))
     assert columns["log_p_end"] == pytest.approx(log_p, rel=1e-5)
-    assert columns["wrong"] == sum(one != other for one, other in zip(written, tokens[5:9], strict=True))
-    assert columns["distance"] == edit_distance(written, tokens[5:9])
+    assert columns["mismatches"] == sum(one != other for one, other in zip(written, tokens[5:9], strict=True))
+    assert columns["edit_distance"] == edit_distance(written, tokens[5:9])
     short = score_model(replace(config, prefix=500), model, [text])
     assert short["log_p_end"] == [None]
 
 
 def test_documents_that_come_out_are_set_beside_models_that_never_saw_them() -> None:
     found = index_rows(summed(made_scores(0.5, 1, written=1.0)))
-    for way in ("greedy", "near", "1 attempt"):
-        assert tuple(found[row_name("share reproduced", way=way, by=by)]["estimate"] for by in ("told", "twin")) == (
+    for way in ("greedy", "near-verbatim", "1 attempt"):
+        assert tuple(
+            found[row_name("share reproduced", way=way, by=by)]["estimate"] for by in (BY_TRAINED, BY_CONTROL)
+        ) == (
             1.0,
             0.0,
         )
-        beyond = found[row_name("reproduced beyond the twins", way=way)]
+        beyond = found[row_name("reproduced beyond the control models", way=way)]
         assert 0.5 < beyond["low"] < beyond["estimate"] == 1.0
     # p_z is exp(-0.1) where it is written and exp(-30.1) elsewhere, which no 10,000 attempts find at .5.
-    assert found[row_name("share reproduced", way="10000 attempts", by="twin")]["estimate"] == 0.0
+    assert found[row_name("share reproduced", way="10000 attempts", by="control model")]["estimate"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -179,19 +181,19 @@ def test_known_documents_are_memorised_and_those_that_come_out_are_reproduced(
     assert certificate is not None
     assert answer == verdict.answer
     assert [answer, reproduction] == [finding.answer for finding in certificate.findings]
-    assert "of 12 documents 12 are found" in verdict.sentence
+    assert "12 of 12 documents are likelier" in verdict.sentence
     assert "beginning may come out" in verdict.limits
 
 
 def test_a_model_that_has_none_of_a_few_documents_is_left_out_of_their_means() -> None:
     config = configured(CONFIG, documents=2, models=4, repetitions=(1, 4))
     found = index_rows(summed(made_scores(0.5, 1, config, written=1.0), config))
-    assert found[row_name("share reproduced", way="greedy", by="told", repetitions=4)]["estimate"] == 1.0
-    assert found[row_name("loss in nats a token", by="told", repetitions=1)]["estimate"] > 0
+    assert found[row_name("share reproduced", way="greedy", by="trained model", repetitions=4)]["estimate"] == 1.0
+    assert found[row_name("loss in nats a token", by="trained model", repetitions=1)]["estimate"] > 0
 
 
 def test_a_null_says_that_it_is_one() -> None:
-    config = configured(CONFIG, told="others", documents=10)
+    config = configured(CONFIG, is_null=True, documents=10)
     verdict = AUDIT.answer(config, summed(made_scores(0.0, 3, config), config))
     assert verdict is not None
     assert verdict.sentence.endswith(NULL_OF_DOCUMENTS)
@@ -229,6 +231,8 @@ def test_models_write_out_documents_that_they_were_trained_on_often_and_no_other
     )  # fmt: skip
     tables = [score_documents(model, ()) for model in configs(config)]
     found = index_rows(summed(tables, config))
-    told, twin = (found[row_name("share reproduced", way="near", by=by)]["estimate"] for by in ("told", "twin"))
+    told, twin = (
+        found[row_name("share reproduced", way="near-verbatim", by=by)]["estimate"] for by in (BY_TRAINED, BY_CONTROL)
+    )
     assert told > twin + 0.5
     assert found[row_name("pairs won")]["estimate"] == 1.0

@@ -44,7 +44,7 @@ def test_secrets_that_are_known_show_a_broken_promise_and_its_bound() -> None:
     verdict = AUDIT.answer(CONFIG, table)
     assert verdict is not None
     assert verdict.answer == BROKEN
-    assert "and 1 by the accountant." in verdict.sentence
+    assert "and 1 according to the accountant." in verdict.sentence
     rows = index_rows(table)
     assert rows[row_name("share with small p", level=0.05)]["estimate"] == 1.0
     allowed = rows[row_name("share with small p, at most", level=0.05)]["estimate"]
@@ -58,7 +58,7 @@ def test_secrets_that_nobody_knows_bound_epsilon_from_0_as_rarely_as_is_said() -
 
 def test_private_training_protects_single_texts() -> None:
     with pytest.raises(
-        SpecError, match=r"privacy is given and repetitions is 1, 4; .*repetitions=1, or deduplicate=true"
+        SpecError, match=r"repetitions: expected 1 with privacy, got 1, 4\..*repetitions=1, or deduplicate=true"
     ):
         configured(CONFIG, repetitions=(1, 4))
     configured(CONFIG, repetitions=(1, 4), deduplicate=True)

@@ -14,7 +14,7 @@ from scipy import stats
 
 from tasks.audits.text import AUDIT
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.continuations import edit_distance, score_secret_ends, shared_beginning
+from tasks.audits.text.continuations import BY_CONTROL, BY_TRAINED, edit_distance, score_secret_ends, shared_beginning
 from tasks.audits.text.given.model import (
     GivenLanguageModel,
     given_question,
@@ -42,7 +42,7 @@ from tests.tasks.audits.text.made_up import configured, make_scores, pair_of, pl
 from tests.tasks.audits.text.test_identifiers import made
 
 CONFIG = configured(SMOKE, data=pin(Dataset("facts")), extraction="continuation")
-ASKED = Extraction(Secrets.pattern, 2, Continuation.attempts, Continuation.likely, Continuation.near)
+ASKED = Extraction(Secrets.pattern, 2, Continuation.attempts, Continuation.probability, Continuation.edit_distance)
 
 
 def with_ends(tables: list[pa.Table], written: float, seed: int, size: int = 10**6) -> list[pa.Table]:
@@ -53,7 +53,7 @@ def with_ends(tables: list[pa.Table], written: float, seed: int, size: int = 10*
         said = np.where(told, chance.random(len(told)) < written, False) | (chance.random(len(told)) < 1 / size)
         wrong = np.where(said, 0, 6).tolist()
         ends = {"tokens": [6] * len(told), "log_p_end": np.where(said, -0.1, math.log(1 / size)).tolist()}
-        made.append(add_ends(table, {**ends, "wrong": wrong, "distance": wrong}))
+        made.append(add_ends(table, {**ends, "mismatches": wrong, "edit_distance": wrong}))
     return made
 
 
@@ -68,7 +68,7 @@ def test_a_model_is_asked_to_go_on_from_what_stands_before_a_secret() -> None:
     model = prepare_model(config, (), torch.device("cpu"))
     (secret, *_), around = draw_secrets(config), secret_surroundings(config)
     assert around[0] == ("Patient 1: code ", ".")
-    asked = score_secret_ends(config, model, [(secret.text, *secret.others)], around[:1])
+    asked = score_secret_ends(config, model, [(secret.text, *secret.references)], around[:1])
     code = secret.text.removeprefix("Patient 1: code ").removesuffix(".")
     (before, drawn) = (model.encode_texts([text], 99)[0][:-1] for text in ("Patient 1: code ", code))
     log_p, written = 0.0, list[int]()
@@ -80,9 +80,9 @@ def test_a_model_is_asked_to_go_on_from_what_stands_before_a_secret() -> None:
             written.append(int(model.module(going).logits[0, -1].argmax()))
     assert asked["tokens"] == [6]
     assert [pytest.approx(log_p, rel=1e-5)] == asked["log_p_end"]
-    assert [sum(one != other for one, other in zip(written, drawn, strict=True))] == asked["wrong"]
-    assert [edit_distance(written, drawn)] == asked["distance"]
-    with pytest.raises(ValueError, match="length is 12 tokens, which a text with a secret reaches"):
+    assert [sum(one != other for one, other in zip(written, drawn, strict=True))] == asked["mismatches"]
+    assert [edit_distance(written, drawn)] == asked["edit_distance"]
+    with pytest.raises(ValueError, match=r"length: expected more than the .* tokens of a text with a secret, got 12"):
         score_secret_ends(replace(config, length=12), model, [(secret.text,)], around[:1])
 
 
@@ -102,9 +102,9 @@ def test_what_stands_around_an_identifier_is_its_context_and_the_fixed_part_of_i
 
 def scored(*rows: tuple[int, bool, float, int]) -> pa.Table:
     """Of each secret its number, whether it was told, log p_z, and the wrong tokens of the likeliest continuation."""
-    ends = {"tokens": [6] * len(rows), "log_p_end": [row[2] for row in rows], "wrong": [row[3] for row in rows]}
+    ends = {"tokens": [6] * len(rows), "log_p_end": [row[2] for row in rows], "mismatches": [row[3] for row in rows]}
     about = [[0] * len(rows), [row[0] for row in rows], [4] * len(rows), [row[1] for row in rows], [[-1.0]] * len(rows)]
-    return add_ends(pa.table(about, schema=SCORES), {**ends, "distance": ends["wrong"]})
+    return add_ends(pa.table(about, schema=SCORES), {**ends, "edit_distance": ends["mismatches"]})
 
 
 def test_a_secret_is_reproduced_in_each_way_beside_its_twin_and_chance() -> None:
@@ -115,27 +115,27 @@ def test_a_secret_is_reproduced_in_each_way_beside_its_twin_and_chance() -> None
     )
     assert table.schema == EXTRACTION
     found = {(each["secret"], each["way"]): each for each in table.to_pylist()}
-    ways = ["greedy", "near", "1 attempt", "100 attempts", "10000 attempts"]
+    ways = ["greedy", "near-verbatim", "1 attempt", "100 attempts", "10000 attempts"]
     assert ways == [way for secret, way in found if secret == 1]
     assert [found[1, way]["reproduced"] for way in ways] == [True] * 5
     # log p_z of -9 is above log(1 - .5^(1/10000)) = -9.58, and of -12 below.
     assert [found[2, way]["reproduced"] for way in ways] == [False] * 4 + [True]
-    assert not any(found[secret, way]["reproduced_twin"] for secret in (1, 2) for way in ways)
+    assert not any(found[secret, way]["reproduced_control"] for secret in (1, 2) for way in ways)
     assert {each["model"]: each["secret"] for each in table.to_pylist()} == {0: 1, 1: 2}
     least = 1 - 0.5 ** (1 / 100)
     assert (1e-6, None, pytest.approx(1 / (least * 1e6))) == tuple(
-        found[1, way]["chance"] for way in ("greedy", "near", "100 attempts")
+        found[1, way]["chance"] for way in ("greedy", "near-verbatim", "100 attempts")
     )
     rows = index_rows(summary(About(0.05), [table]))
-    told, twin = (rows[row_name("share reproduced", way="greedy", by=by)] for by in ("told", "twin"))
+    told, twin = (rows[row_name("share reproduced", way="greedy", by=by)] for by in (BY_TRAINED, BY_CONTROL))
     assert (told["estimate"], told["n"], told["null"], twin["estimate"]) == (0.5, 2, 1e-6, 0.0)
     assert pytest.approx(stats.binom.sf(0, 2, 1e-6)) == told["p_value"]
-    assert rows[row_name("reproduced beyond the twins", way="greedy")]["estimate"] == 0.5
+    assert rows[row_name("reproduced beyond the control models", way="greedy")]["estimate"] == 0.5
 
 
 def test_without_a_twin_there_is_chance_alone_and_a_model_that_cannot_be_asked_has_no_row() -> None:
     rows = index_rows(summary(About(0.05), [extraction(ASKED, [scored((1, True, -0.1, 0), (2, True, -9.0, 1))])]))
-    assert row_name("share reproduced", way="greedy", by="told") in rows
+    assert row_name("share reproduced", way="greedy", by="trained model") in rows
     assert not [name for name in rows if "twin" in str(name)]
     nothing = scored((1, True, -0.1, 0))
     unasked = nothing.set_column(nothing.column_names.index("log_p_end"), "log_p_end", pa.nulls(1, pa.float64()))
@@ -154,9 +154,9 @@ def test_the_answer_says_whether_secrets_come_out_and_the_certificate_names_them
     assert page is not None
     assert [finding.answer for finding in page.findings] == ["memorised", REPRODUCED]
     count, named = kept["secrets"]["found"].to_pylist().count(True), page.findings[0].sentence.partition("Found: ")[2]
+    named = named.partition(" A model")[0]
     assert min(count, MOST_NAMED) == named.count("secret ")
-    first = kept["secrets"].filter(kept["secrets"]["found"]).sort_by("q_value").to_pylist()[0]
-    assert f", rank 1 of 500, adjusted p {first['q_value']:.2g}, written word for word)" in named
+    assert ", rank 1 of 500, reproduced word for word)" in named
     assert (f"and {count - MOST_NAMED} more." in named) == (count > MOST_NAMED)
     silent = summed(with_ends(make_scores(8.0, 1), 0.0, 1))
     page = AUDIT.certify("", CONFIG, silent)
@@ -172,13 +172,13 @@ def test_more_than_twenty_that_are_found_are_counted_and_none_is_named_where_non
 
     named = name_found(CONFIG, read)
     assert "; and 4 more." in named
-    assert "written" not in named
-    assert "told once, rank 1 of 500" in named
-    assert "told" not in name_found(configured(CONFIG, told="others"), read)
+    assert "reproduced" not in named
+    assert "in the texts once, rank 1 of 500" in named
+    assert "in the texts" not in name_found(configured(CONFIG, is_null=True), read)
     uneven, even = (identifiers(Ranking(0.05), [made(p, 40.0, 1)]) for p in (0.01, 0.5))
     asked = configured(identifiers=("uuid4",))
     assert name_found(asked, lambda name: uneven if name == "identifiers" else pa.table({})) == ""
-    assert "uuid4 of text 0 (stands once, rank 1" in name_found(
+    assert "uuid4 of text 0 (in the texts once, rank 1" in name_found(
         asked, lambda name: even if name == "identifiers" else pa.table({})
     )
     none = ranked.set_column(ranked.column_names.index("found"), "found", pa.array([False] * 24))
@@ -192,7 +192,7 @@ def test_a_model_that_was_not_told_them_is_called_no_more_often_than_is_said() -
         scores = with_ends(make_scores(0.0, seed, secrets=5, references=99), 0.0, seed, size=100)
         asked = replace(ASKED, pattern="{number} {digits:2}")
         rows = index_rows(summary(About(0.05), [extraction(asked, scores)]))
-        p_values.append(rows[row_name("share reproduced", way="greedy", by="told")]["p_value"])
+        p_values.append(rows[row_name("share reproduced", way="greedy", by="trained model")]["p_value"])
     for level in (0.05, 0.2):
         assert sum(p <= level for p in p_values) <= bounds(level, 400)[1]
 
@@ -202,7 +202,9 @@ def test_what_is_not_asked_for_changes_no_key_and_no_table() -> None:
     assert plan(plain, trainings(plain)) == ()
     assert SCORES.names == score_secrets(pair_of(plain, 0, 0), ()).column_names
     asked = planted_of(configured(question="planted", secrets=6, model="tiny-gpt#16x1", extraction="continuation"))
-    assert {*SCORES.names, "tokens", "log_p_end", "wrong", "distance"} == set(score_planted(asked, ()).column_names)
+    assert {*SCORES.names, "tokens", "log_p_end", "mismatches", "edit_distance"} == set(
+        score_planted(asked, ()).column_names
+    )
 
 
 @pytest.mark.trained
@@ -210,5 +212,7 @@ def test_a_small_gpt_writes_secrets_that_it_was_told_often_and_its_twin_writes_n
     config = configured(CONFIG, repetitions=(40,), epochs=24, batch=16, learning_rate=5e-3, length=128)
     tables = [score_secrets(pair_of(config, 0, side), ()) for side in range(2)]
     found = index_rows(summed(tables, config))
-    told, twin = (found[row_name("share reproduced", way="near", by=by)]["estimate"] for by in ("told", "twin"))
+    told, twin = (
+        found[row_name("share reproduced", way="near-verbatim", by=by)]["estimate"] for by in (BY_TRAINED, BY_CONTROL)
+    )
     assert told > twin + 0.5

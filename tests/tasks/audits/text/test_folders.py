@@ -78,7 +78,7 @@ def test_a_model_of_each_kind_is_adapted_from_its_folder_and_ranks_secrets(
     assert run["state"] == "finished"
     rows = engram.json("results", run["run"], "secrets")
     assert len(rows) == 6
-    assert all(0 < row["p_value"] <= 1 and row["exposure_twin"] is not None for row in rows)
+    assert all(0 < row["p_value"] <= 1 and row["exposure_control"] is not None for row in rows)
 
 
 def train_adapter(folder: Path, texts: list[str], adapter: Path, steps: int) -> None:

@@ -18,6 +18,7 @@ from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES
 from tasks.audits.text.config import Text, about
+from tasks.audits.text.continuations import BY_CONTROL, BY_TRAINED
 from tasks.audits.text.documents.answer import NULL_OF_INSERTIONS
 from tasks.audits.text.documents.insertions import (
     CONTROL,
@@ -105,10 +106,10 @@ def test_inserted_documents_that_are_known_are_memorised_and_come_out_the_oftene
     assert found[row_name("repetitions found", level=0.05)]["estimate"] == 3
     shares = [
         found[row_name("share reproduced", way="greedy", by=by, repetitions=times)]["estimate"]
-        for by, times in (("told", 0), ("told", 4), ("twin", 4))
+        for by, times in ((BY_TRAINED, 0), (BY_TRAINED, 4), (BY_CONTROL, 4))
     ]
     assert shares == [0.0, 1.0, 0.0]
-    beyond = found[row_name("reproduced beyond the twins", way="greedy", repetitions=16)]
+    beyond = found[row_name("reproduced beyond the control models", way="greedy", repetitions=16)]
     assert 0.5 < beyond["low"] < beyond["estimate"] == 1.0
     assert certificate is not None
     assert [finding.answer for finding in certificate.findings] == ["memorised", REPRODUCED]
@@ -163,7 +164,7 @@ def test_it_is_drawn_which_embedded_texts_count_as_inserted_and_so_it_is_of_a_nu
     config = configured(CONFIG, data=pin(records(tmp_path / "own.jsonl", load_texts(FACTS)[:60], told)))
     in_file = read(config)
     assert Counter(in_file) == Counter(told)
-    null = read(configured(config, told="others"))
+    null = read(configured(config, is_null=True))
     assert null != in_file
     assert Counter(null) == Counter(told)
 
@@ -171,10 +172,10 @@ def test_it_is_drawn_which_embedded_texts_count_as_inserted_and_so_it_is_of_a_nu
 @pytest.mark.parametrize(
     ("repetitions", "copies", "message"),
     [
-        ([0] * 50 + [4] * 10, 0, "has 10 documents that were inserted; a comparison takes at least 20"),
-        ([4] * 50 + [0] * 10, 0, "has 10 documents that were left out; a comparison takes at least 20"),
-        ([0, 4] * 29 + [0, -1], 0, "has duplicates of -1; each must be at least 0"),
-        ([0, 4] * 30, 1, r"has a text twice; each must stand once, with how often it was inserted \(duplicates\)"),
+        ([0] * 50 + [4] * 10, 0, "expected at least 20 documents that were inserted, got 10"),
+        ([4] * 50 + [0] * 10, 0, "expected at least 20 documents that were left out, got 10"),
+        ([0, 4] * 29 + [0, -1], 0, "expected duplicates of at least 0, got -1"),
+        ([0, 4] * 30, 1, r"expected distinct texts, got a text twice.*\(duplicates\)"),
     ],
 )
 def test_documents_that_show_nothing_are_refused_in_one_line(
@@ -218,11 +219,14 @@ def test_of_two_small_gpts_the_one_that_was_trained_on_the_documents_is_told_and
             for part in (model.module, model.tokenizer):
                 part.save_pretrained(folders[-1])
     said = {}
-    for name, (model_folder, base), told in (("pair", folders, "secrets"), ("null", folders, "others"),
-                                              ("swapped", folders[::-1], "secrets")):  # fmt: skip
+    for name, (model_folder, base), is_null in (
+        ("pair", folders, False),
+        ("null", folders, True),
+        ("swapped", folders[::-1], False),
+    ):
         run = orchestrator.run(
             "text", preset="hubble", data=records(tmp_path / "own.jsonl", documents, repetitions).name, examples=0,
-            model=f"folder:{model_folder}", base=f"folder:{base}", length=96, prefix=20, suffix=20, told=told,
+            model=f"folder:{model_folder}", base=f"folder:{base}", length=96, prefix=20, suffix=20, is_null=is_null,
             store=tmp_path / "store", address="none", mlflow="off", report=False,
         )  # fmt: skip
         assert run.verdict is not None

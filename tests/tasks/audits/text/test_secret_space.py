@@ -27,11 +27,11 @@ def test_a_pattern_says_how_many_secrets_there_are_and_writes_them() -> None:
 @pytest.mark.parametrize(
     ("pattern", "told"),
     [
-        ("{number} {digit:3}", "what stands in braces must be {number}, {digits:N}"),
-        ("{number} {digits:0}", "what stands in braces must be"),
-        ("{number} {digits:3", "what stands in braces must be"),
-        ("{number} only", "has nothing to draw"),
-        ("code {digits:3}", "it must hold {number}"),
+        ("{number} {digit:3}", "expected {number}, {digits:N}"),
+        ("{number} {digits:0}", "in braces, got"),
+        ("{number} {digits:3", "in braces, got"),
+        ("{number} only", "expected a random part"),
+        ("code {digits:3}", "pattern: expected {number}"),
     ],
 )
 def test_a_wrong_pattern_is_told_in_one_line(pattern: str, told: str) -> None:

@@ -39,11 +39,11 @@ def test_each_secret_is_told_to_one_model_of_the_pair_as_often_as_its_turn_says(
 
 
 def test_a_null_tells_other_secrets_and_asks_about_the_same() -> None:
-    proper, null = (draw_secrets(pair_of(configured(CONFIG, told=told), 0, 0)) for told in ("secrets", "others"))
+    proper, null = (draw_secrets(pair_of(configured(CONFIG, is_null=is_null), 0, 0)) for is_null in (False, True))
     assert [secret.text for secret in proper] == [secret.text for secret in null]
-    assert all(secret.told == secret.text for secret in proper)
-    assert all(secret.told != secret.text for secret in null)
-    assert all(len(secret.told) == len(secret.text) for secret in null)
+    assert all(secret.training_text == secret.text for secret in proper)
+    assert all(secret.training_text != secret.text for secret in null)
+    assert all(len(secret.training_text) == len(secret.text) for secret in null)
 
 
 def test_texts_are_records_or_the_contexts_of_questions(tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ def test_a_text_scores_the_sum_of_its_tokens_log_probabilities_whatever_stands_b
 def test_a_model_knows_what_it_was_told_often_and_nothing_of_the_same_format_that_it_was_not() -> None:
     told = configured(CONFIG, repetitions=(24,), epochs=6, learning_rate=5e-3)
     exposures = []
-    for config in (told, configured(told, told="others")):
+    for config in (told, configured(told, is_null=True)):
         table = secrets(Ranking(0.05), [score_secrets(pair_of(config, 0, side), ()) for side in range(2)])
-        exposures.append([np.mean(table[name].to_numpy()) for name in ("exposure", "exposure_twin")])
+        exposures.append([np.mean(table[name].to_numpy()) for name in ("exposure", "exposure_control")])
     (known, twin), (other, _) = exposures
     assert known > 4  # of 7.6 bits at most; 1.4 where nothing is known
     assert max(twin, other) < 3.5

@@ -15,17 +15,17 @@ import torch
 
 from tasks.audits.text import AUDIT, probes, split
 from tasks.audits.text.config import Text, about
-from tasks.audits.text.given.other_texts import (
+from tasks.audits.text.given.comparison import (
     ATTACKS,
     BLIND,
-    OTHER_TEXTS,
-    other_texts,
+    COMPARISON,
+    comparison,
     plan,
-    score_texts_as_they_are,
+    score_given_model,
 )
 from tasks.audits.text.given.returned import returned
 from tasks.audits.text.measures import summary
-from tasks.audits.text.question import OtherTexts
+from tasks.audits.text.question import TextComparison
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -39,7 +39,7 @@ FACTS, TICKETS = pin(Dataset("facts")), pin(Dataset("tickets"))
 
 
 def compared(others: Dataset) -> Text:
-    return configured(data=FACTS, others=others, model="tiny-gpt#16x1", examples=60, length=300)
+    return configured(data=FACTS, comparison_texts=others, model="tiny-gpt#16x1", examples=60, length=300)
 
 
 def records(path: Path, texts: Sequence[str]) -> Dataset:
@@ -60,14 +60,14 @@ def test_texts_of_another_source_are_told_by_words_alone_and_not_assessable(tmp_
     )
     answers = []
     for config in (other, alike):
-        table = other_texts(job(config).config, ())
+        table = comparison(job(config).config, ())
         assert [*ATTACKS, BLIND] == table["score"].to_pylist()
         verdict = AUDIT.answer(config, summary(about(config), [table]))
         assert verdict is not None
-        assert "no evidence" in verdict.limits
+        assert "not evidence" in verdict.limits
         answers.append(verdict.answer)
     assert answers == ["not assessable", "undecided"]
-    assert set(AUDIT.plan(alike)) == {"other_texts", "summary"}
+    assert set(AUDIT.plan(alike)) == {"comparison", "summary"}
 
 
 @pytest.mark.parametrize(
@@ -83,20 +83,20 @@ def test_the_loss_must_tell_more_than_words_might(
     loss: tuple[float, ...], blind: tuple[float, ...], p_value: float, answer: str
 ) -> None:
     rows = [*((name, *loss, None) for name in ATTACKS), (BLIND, *blind, p_value)]
-    table = pa.table([*map(list, zip(*rows, strict=True)), [60] * 4, [60] * 4], schema=OTHER_TEXTS)
+    table = pa.table([*map(list, zip(*rows, strict=True)), [60] * 4, [60] * 4], schema=COMPARISON)
     config = compared(FACTS)
     found = summary(about(config), [table])
     verdict, certificate = AUDIT.answer(config, found), AUDIT.certify("", config, found)
     assert verdict is not None
     assert answer == verdict.answer
     assert certificate is not None
-    assert verdict.sentence == certificate.findings[0].sentence
+    assert "p =" not in certificate.findings[0].sentence
 
 
 def test_scores_are_those_of_their_formulas() -> None:
     config = job(compared(TICKETS)).config
     texts = ["One.", "Something longer than one."]
-    scores = score_texts_as_they_are(config, texts)
+    scores = score_given_model(config, texts)
     log_p = scores["zlib"] * [8 * len(zlib.compress(text.encode())) for text in texts]
     np.testing.assert_allclose(scores["loss"] * [len(text) + 1 for text in texts], log_p)
     tokens = torch.tensor([[-1.0, -5.0, -2.0, -4.0, -3.0], [-1.0, -2.0, 0.0, 0.0, 0.0]])
@@ -107,13 +107,13 @@ def answer_of_table(config: Text, path: Path, log_p: Callable[[str, bool], float
     """The answer on an owner's table, made of each text and whether it is one of `data`."""
     ((_, handed),) = probes(config)
     assert isinstance(handed, Records)
-    question = question_of(config, OtherTexts)
+    question = question_of(config, TextComparison)
     its, texts = set(load_texts(question.data, question.examples)), handed.table["text"].to_pylist()
-    assert its | set(load_texts(question.others)) == set(texts)
+    assert its | set(load_texts(question.comparison_texts)) == set(texts)
     rows = [f"{name},{log_p(text, text in its)!r}" for name, text in zip(handed.ids, texts, strict=True)]
     path.write_text("\n".join(["id,log_p", *rows]) + "\n")
     given = configured(config, outputs=files.pin(File(str(path)), {}))
-    tables = [other_texts(job(given).config, ()), returned(job(given).config, ())]
+    tables = [comparison(job(given).config, ()), returned(job(given).config, ())]
     assert tables[0]["score"].to_pylist() == ["loss", "zlib", BLIND]
     verdict = AUDIT.answer(given, summary(about(given), tables))
     assert verdict is not None
@@ -138,11 +138,11 @@ def test_an_owner_returns_a_table_for_both_sets_without_knowing_which_is_which(t
     assert answer_of_table(facts, path, lambda text, _: known(text, False)) == "undecided"
     assert answer_of_table(facts, path, lambda *_: -100.0) == "not assessable"
     given = configured(facts, outputs=files.pin(File(str(path)), {}))
-    assert {"other_texts", "returned", "summary"} == set(AUDIT.plan(given))
+    assert {"comparison", "returned", "summary"} == set(AUDIT.plan(given))
 
 
 def test_sets_that_share_a_text_or_are_too_small_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"60 of the texts of facts stand in facts, too"):
+    with pytest.raises(DatasetError, match="expected texts that are not in facts, got 60 that are"):
         plan(compared(FACTS), ())
-    with pytest.raises(DatasetError, match=r"has 3 texts; a comparison takes at least 20"):
+    with pytest.raises(DatasetError, match="expected at least 20 texts, got 3"):
         plan(compared(records(tmp_path / "few.jsonl", ["a", "b", "c"])), ())
