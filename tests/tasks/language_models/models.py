@@ -24,7 +24,7 @@ TINY = LanguageModel("tiny-t5#32x1")
 
 
 def question_set(count: int = 12, held_out: int = 4, scorer: Scorer = "squad") -> QuestionSet:
-    """Questions with a number for an answer, which stands in the context; of every fourth the answer is a word."""
+    """Build questions with numbers from the context as answers; every fourth answer is a word."""
     numbers = np.random.default_rng(0).permutation(90)[: count + held_out] + 10
     made = []
     for place, number in enumerate(map(int, numbers)):

@@ -1,4 +1,4 @@
-"""The answer on made-up scores: right where secrets are known, silent where they are not, and by changed numbers."""
+"""The answer on synthetic scores: with memory, without memory, and with changed numbers."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def answer(tables: list[pa.Table], config: Text = CONFIG) -> str:
     return verdict(config, summary(About(config.level), [rank(tables)])).answer
 
 
-def test_a_secret_is_ranked_by_the_model_that_was_told_it_and_by_its_twin() -> None:
+def test_secret_is_ranked_by_trained_and_control_model() -> None:
     found = rank_secret(np.array([-1.0, -2.0, -0.5, -3.0]), np.array([-4.0, -2.0, -1.5, -3.0]))
     assert (found["candidates"], found["rank"], found["p_value"]) == (4, 2, 0.5)
     assert (found["exposure"], found["exposure_control"]) == (1.0, 0.0)
     assert pytest.approx(found["effect"]) == 3.0 - 1 / 3
 
 
-def test_without_its_twin_a_model_is_asked_about_what_it_was_told() -> None:
+def test_model_without_control_ranks_its_own_secrets() -> None:
     tables = make_scores(8.0, 0)
     whole, alone = rank(tables), rank(tables[:1])
     told = tables[0].filter(tables[0]["inserted"])["secret"].to_pylist()
@@ -76,7 +76,7 @@ def test_without_its_twin_a_model_is_asked_about_what_it_was_told() -> None:
 
 
 def ranked_by_hand() -> list[pa.Table]:
-    """Three secrets among four candidates; ranks 1, 2 and 4 by the models that were told them, the last without a twin.
+    """Three secrets among four candidates; ranks 1, 2 and 4 by their trained models, the last without a control.
 
     p is 1/4, 1/2 and 1, and q therefore 3/4, 3/4 and 1.
     """
@@ -96,9 +96,7 @@ def ranked_by_hand() -> list[pa.Table]:
 
 
 @pytest.mark.parametrize(("level", "found"), [(0.75, 2), (0.74, 0)])
-def test_the_summary_counts_what_is_found_and_tells_each_number_of_repetitions_by_itself(
-    level: float, found: int
-) -> None:
+def test_summary_counts_found_secrets_by_repetitions(level: float, found: int) -> None:
     table = secrets(Ranking(level), ranked_by_hand())
     assert [
         tuple(each[name] for name in ("pair", "secret", "rank", "exposure", "exposure_control", "effect"))
@@ -132,7 +130,7 @@ def test_the_summary_counts_what_is_found_and_tells_each_number_of_repetitions_b
     ]
 
 
-def test_one_secret_has_no_interval_none_no_row_and_identifiers_are_ranked_by_another_measure() -> None:
+def test_single_secret_has_no_interval() -> None:
     assert summary(About(0.05), [secrets(Ranking(0.05), [])]).to_pylist() == []
     alone_ranked = secrets(Ranking(0.05), ranked_by_hand()[:2])
     (beaten,) = (each for each in summary(About(0.05), [alone_ranked]).to_pylist() if each["metric"] == BEATEN)
@@ -147,8 +145,8 @@ def test_p_values_are_combined_by_fishers_method() -> None:
     assert stats.combine_pvalues([0.01, 0.2, 0.7]).pvalue == pytest.approx(combine([0.01, 0.2, 0.7]))
 
 
-def test_p_is_as_small_as_often_as_it_says_where_nothing_is_known() -> None:
-    """2,000 secrets that no model was told: of those that were told others of the format it is the same."""
+def test_p_values_without_memory_are_uniform() -> None:
+    """2,000 secrets that no model was trained on."""
     p = np.concatenate([rank(make_scores(0.0, seed, secrets=100))["p_value"].to_numpy() for seed in range(20)])
     for level in (0.002, 0.01, 0.05, 0.2, 0.5):
         low, high = bounds(level, 2000)
@@ -156,7 +154,7 @@ def test_p_is_as_small_as_often_as_it_says_where_nothing_is_known() -> None:
 
 
 @pytest.mark.slow
-def test_models_that_know_nothing_are_called_as_seldom_as_is_said_and_cleared_where_secrets_are_many() -> None:
+def test_error_rates_without_memory_are_as_stated() -> None:
     few = Counter(answer(make_scores(0.0, seed)) for seed in range(200))
     assert few["memorised"] <= bounds(CONFIG.level + SURELY, 200)[1]
     large = configured(secrets=200, references=3999)
@@ -164,7 +162,7 @@ def test_models_that_know_nothing_are_called_as_seldom_as_is_said_and_cleared_wh
     assert many["not detected"] >= 25
 
 
-def test_secrets_that_are_known_are_found() -> None:
+def test_known_secrets_are_found() -> None:
     for seed in range(5):
         table = rank(make_scores(8.0, seed))
         assert table.filter(table["found"]).num_rows >= 12
@@ -188,7 +186,7 @@ def change(tables: list[pa.Table], how: Callable[[Array], Array]) -> list[pa.Tab
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_changed_scores_accuse_no_innocent_and_only_a_constant_is_not_assessable(name: str) -> None:
+def test_changed_scores_accuse_no_innocent_model(name: str) -> None:
     known = {answer(change(make_scores(8.0, seed), CHANGES[name])) for seed in range(3)}
     assert known == ({"not assessable"} if name == "constant" else {"memorised"})
     innocent = [answer(change(make_scores(0.0, seed), CHANGES[name])) for seed in range(100, 120)]
@@ -211,7 +209,7 @@ def test_changed_scores_accuse_no_innocent_and_only_a_constant_is_not_assessable
         ((0.051, 0.0011), (0.5, 0.5), None, 25, 0.0, "undecided"),
     ],
 )
-def test_the_first_rule_that_holds_decides(
+def test_first_rule_that_holds_decides(
     found: tuple[float, float],
     memorised: tuple[float, float],
     high: float | None,
@@ -234,7 +232,7 @@ def test_the_first_rule_that_holds_decides(
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [0, 2])
-def test_scores_that_are_not_finite_are_refused(wrong: float, place: int) -> None:
+def test_infinite_scores_are_refused(wrong: float, place: int) -> None:
     scores = np.array([-1.0, -2.0, -0.5, -3.0])
     broken = scores.copy()
     broken[place] = wrong
@@ -246,7 +244,7 @@ def test_scores_that_are_not_finite_are_refused(wrong: float, place: int) -> Non
 @pytest.mark.parametrize(
     ("control", "expected"), [(0.01, "not assessable"), (0.0101, "memorised"), (None, "memorised")]
 )
-def test_what_is_not_drawn_evenly_is_asked_about_first(control: float | None, expected: str) -> None:
+def test_uneven_identifiers_precede_all_other_answers(control: float | None, expected: str) -> None:
     drawn = None if control is None else {"p_value": control}
     memorised = {"p_value": 0.001}
     evidence = Evidence(memorised, {"p_value": 0.5, "high": 0.59}, 0.05, 0.1, drawn, memorised=memorised)
@@ -254,7 +252,7 @@ def test_what_is_not_drawn_evenly_is_asked_about_first(control: float | None, ex
     assert RULES.decide(CONFIG, evidence).answer == "memorised"  # secrets were drawn here
 
 
-def test_identifiers_are_judged_where_a_blind_control_finds_them_even(golden: Golden) -> None:
+def test_identifiers_are_judged_if_they_are_random(golden: Golden) -> None:
     found = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
     beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 25), "secret", 0.5, 0.3)
     uneven, even = (
@@ -282,7 +280,7 @@ def test_identifiers_are_judged_where_a_blind_control_finds_them_even(golden: Go
     assert f"{said.sentence} {NULL_OF_IDENTIFIERS}" == verdict(null, even).sentence
 
 
-def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_together(golden: Golden) -> None:
+def test_answer_states_found_secrets_and_mean_rank(golden: Golden) -> None:
     found = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
     beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 25), "secret", 0.5, 0.3)
     table = pa.Table.from_pylist([found, beaten], SUMMARY)
@@ -316,12 +314,12 @@ def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_
 
 
 @pytest.mark.parametrize("metric", [FOUND, BEATEN])
-def test_half_of_the_evidence_decides_nothing(metric: str) -> None:
+def test_incomplete_evidence_is_undecided(metric: str) -> None:
     half = pa.Table.from_pylist([row(metric, {}, alone(0.0), "secret", 0.0, 0.001)], SUMMARY)
     assert verdict(CONFIG, half).answer == "undecided"
 
 
-def test_without_a_pair_there_is_a_certificate_without_a_number() -> None:
+def test_certificate_without_pairs_has_no_number() -> None:
     page = AUDIT.certify("Does it?", CONFIG, SUMMARY.empty_table())
     assert page is not None
     assert (page.findings[0].answer, page.findings[0].line) == ("undecided", None)

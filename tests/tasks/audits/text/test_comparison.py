@@ -1,4 +1,4 @@
-"""Texts beside others of another time or source: a warning where words alone do not tell them apart."""
+"""Comparison with texts of another time or source: a warning if words alone do not distinguish them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def job(config: Text) -> Job:
     return planned
 
 
-def test_texts_of_another_source_are_told_by_words_alone_and_not_assessable(tmp_path: Path) -> None:
+def test_texts_that_differ_by_words_are_not_assessable(tmp_path: Path) -> None:
     other, alike = (
         compared(records(tmp_path / f"{name}.jsonl", texts))
         for name, texts in (("tickets", load_texts(TICKETS)[:60]), ("facts", load_texts(FACTS)[60:120]))
@@ -79,7 +79,7 @@ def test_texts_of_another_source_are_told_by_words_alone_and_not_assessable(tmp_
         ((0.5, 0.45, 0.55), (0.5, 0.4, 0.6), 0.5, "undecided"),
     ],
 )
-def test_the_loss_must_tell_more_than_words_might(
+def test_loss_must_exceed_the_blind_control(
     loss: tuple[float, ...], blind: tuple[float, ...], p_value: float, answer: str
 ) -> None:
     rows = [*((name, *loss, None) for name in ATTACKS), (BLIND, *blind, p_value)]
@@ -93,7 +93,7 @@ def test_the_loss_must_tell_more_than_words_might(
     assert "p =" not in certificate.findings[0].sentence
 
 
-def test_scores_are_those_of_their_formulas() -> None:
+def test_scores_follow_their_formulas() -> None:
     config = job(compared(TICKETS)).config
     texts = ["One.", "Something longer than one."]
     scores = score_given_model(config, texts)
@@ -104,7 +104,7 @@ def test_scores_are_those_of_their_formulas() -> None:
 
 
 def answer_of_table(config: Text, path: Path, log_p: Callable[[str, bool], float]) -> str:
-    """The answer on an owner's table, made of each text and whether it is one of `data`."""
+    """Return the answer on a table with `log_p(text, is_member)` for every text."""
     ((_, handed),) = probes(config)
     assert isinstance(handed, Records)
     question = question_of(config, TextComparison)
@@ -120,7 +120,7 @@ def answer_of_table(config: Text, path: Path, log_p: Callable[[str, bool], float
     return verdict.answer
 
 
-def test_an_owner_returns_a_table_for_both_sets_without_knowing_which_is_which(tmp_path: Path) -> None:
+def test_returned_table_covers_both_shuffled_sets(tmp_path: Path) -> None:
     tickets, facts = (
         compared(records(tmp_path / f"{name}.jsonl", texts))
         for name, texts in (("tickets", load_texts(TICKETS)[:60]), ("facts", load_texts(FACTS)[60:120]))
@@ -141,7 +141,7 @@ def test_an_owner_returns_a_table_for_both_sets_without_knowing_which_is_which(t
     assert {"comparison", "returned", "summary"} == set(AUDIT.plan(given))
 
 
-def test_sets_that_share_a_text_or_are_too_small_are_refused(tmp_path: Path) -> None:
+def test_small_or_overlapping_sets_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="expected texts that are not in facts, got 60 that are"):
         plan(compared(FACTS), ())
     with pytest.raises(DatasetError, match="expected at least 20 texts, got 3"):

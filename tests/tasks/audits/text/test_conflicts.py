@@ -1,4 +1,4 @@
-"""Settings that contradict each other, or that could find nothing, are refused in one line that names them."""
+"""Contradictory or ineffective settings are refused with a message that names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents: which are in which training data, what is said of those that are known, and of those that are not."""
+"""Documents: assignment to models, answers with and without memory, and reproduction."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def configs(config: Text) -> list[DocumentModel]:
 
 
 def made_scores(known: float, seed: int, config: Text = CONFIG, written: float = 0.0) -> list[pa.Table]:
-    """What models might say of documents, which those that have one find likelier by so many nats a token.
+    """Draw scores of documents; trained models score a document higher by `known` nats per token.
 
-    They write this share of theirs word for word, and the others none.
+    Trained models reproduce the share `written`, and control models none.
     """
     chance, question = np.random.default_rng(seed), question_of(config, Documents)
     count = question.documents
@@ -77,7 +77,7 @@ def summed(tables: list[pa.Table], config: Text = CONFIG) -> pa.Table:
     return summary(About(config.level), measured(tables, config))
 
 
-def test_every_document_is_in_half_of_the_models_as_often_as_its_turn_says() -> None:
+def test_each_document_is_in_half_of_the_models() -> None:
     models = configs(CONFIG)
     asked = draw_documents(models[0])
     assert all(asked == draw_documents(model) for model in models)
@@ -92,7 +92,7 @@ def test_every_document_is_in_half_of_the_models_as_often_as_its_turn_says() -> 
     assert all(each[text] == 1 for each in texts for text in rest)
 
 
-def test_a_null_trains_on_other_documents() -> None:
+def test_control_run_trains_on_other_documents() -> None:
     model = configs(configured(CONFIG, is_null=True, documents=10))[0]
     asked = draw_documents(model)
     assert not {document.text for document in asked} & set(training_texts(model, asked))
@@ -100,7 +100,7 @@ def test_a_null_trains_on_other_documents() -> None:
         trainings(configured(CONFIG, is_null=True))
 
 
-def test_copies_go_with_their_document_and_are_kept_once_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_copies_share_the_split_of_their_document(tmp_path: Path) -> None:
     file = tmp_path / "letters.jsonl"
     file.write_text("".join(f'{{"id": "{at}", "text": "{text}"}}\n' for at, text in enumerate("aabcdd")))
     data = pin(Dataset(f"records:{file}"))
@@ -127,11 +127,11 @@ def test_copies_go_with_their_document_and_are_kept_once_where_that_is_asked_for
         ("flaw", "lawn", 2),
     ],
 )
-def test_the_edit_distance_is_levenshteins(one: str, other: str, distance: int) -> None:
+def test_edit_distance_is_levenshteins(one: str, other: str, distance: int) -> None:
     assert distance == edit_distance([*map(ord, one)], [*map(ord, other)])
 
 
-def test_what_a_model_writes_is_what_its_next_likeliest_bytes_say() -> None:
+def test_continuation_is_the_most_likely_bytes() -> None:
     config = replace(configs(CONFIG)[0], prefix=5, suffix=4)
     model = prepare_model(config, (), torch.device("cpu"))
     (text,) = load_texts(FACTS)[:1]
@@ -152,7 +152,7 @@ def test_what_a_model_writes_is_what_its_next_likeliest_bytes_say() -> None:
     assert short["log_p_end"] == [None]
 
 
-def test_documents_that_come_out_are_set_beside_models_that_never_saw_them() -> None:
+def test_reproduction_is_compared_with_control_models() -> None:
     found = index_rows(summed(made_scores(0.5, 1, written=1.0)))
     for way in ("greedy", "near-verbatim", "1 attempt"):
         assert tuple(
@@ -163,7 +163,7 @@ def test_documents_that_come_out_are_set_beside_models_that_never_saw_them() -> 
         )
         beyond = found[row_name("reproduced beyond the control models", way=way)]
         assert 0.5 < beyond["low"] < beyond["estimate"] == 1.0
-    # p_z is exp(-0.1) where it is written and exp(-30.1) elsewhere, which no 10,000 attempts find at .5.
+    # p_z is exp(-0.1) for reproduced documents and exp(-30.1) for others, which 10,000 attempts do not find.
     assert found[row_name("share reproduced", way="10000 attempts", by="control model")]["estimate"] == 0.0
 
 
@@ -171,7 +171,7 @@ def test_documents_that_come_out_are_set_beside_models_that_never_saw_them() -> 
     ("known", "written", "answer", "reproduction"),
     [(0.5, 1.0, "memorised", REPRODUCED), (0.5, 0.0, "memorised", NOT_REPRODUCED)],
 )
-def test_known_documents_are_memorised_and_those_that_come_out_are_reproduced(
+def test_known_documents_are_memorised_or_reproduced(
     known: float, written: float, answer: str, reproduction: str
 ) -> None:
     table = summed(made_scores(known, 2, written=written))
@@ -182,24 +182,24 @@ def test_known_documents_are_memorised_and_those_that_come_out_are_reproduced(
     assert answer == verdict.answer
     assert [answer, reproduction] == [finding.answer for finding in certificate.findings]
     assert "12 of 12 documents are likelier" in verdict.sentence
-    assert "beginning may come out" in verdict.limits
+    assert "from its beginning may be reproduced" in verdict.limits
 
 
-def test_a_model_that_has_none_of_a_few_documents_is_left_out_of_their_means() -> None:
+def test_models_without_documents_are_left_out_of_means() -> None:
     config = configured(CONFIG, documents=2, models=4, repetitions=(1, 4))
     found = index_rows(summed(made_scores(0.5, 1, config, written=1.0), config))
     assert found[row_name("share reproduced", way="greedy", by="trained model", repetitions=4)]["estimate"] == 1.0
     assert found[row_name("loss in nats a token", by="trained model", repetitions=1)]["estimate"] > 0
 
 
-def test_a_null_says_that_it_is_one() -> None:
+def test_control_run_states_that_it_is_one() -> None:
     config = configured(CONFIG, is_null=True, documents=10)
     verdict = AUDIT.answer(config, summed(made_scores(0.0, 3, config), config))
     assert verdict is not None
     assert verdict.sentence.endswith(NULL_OF_DOCUMENTS)
 
 
-def test_documents_of_which_nothing_is_known_are_rarely_found_and_many_of_them_are_not_seen() -> None:
+def test_unknown_documents_are_rarely_found() -> None:
     config, answers, p_values, covered = configured(CONFIG, documents=60), Counter[str](), [], 0
     for seed in range(100):
         tables = measured(made_scores(0.0, seed, config), config)
@@ -214,17 +214,17 @@ def test_documents_of_which_nothing_is_known_are_rarely_found_and_many_of_them_a
     assert answers["not detected"] >= 90
     assert covered >= 90
     for level in (0.01, 0.05, 0.2):
-        # Documents come in pairs of opposite halves, so that half of them are independent.
+        # Pairs of documents have opposite halves, so only half of the documents are independent.
         assert np.mean(np.array(p_values) <= level) <= bounds(level, len(p_values) // 2)[1] / (len(p_values) // 2)
 
 
-def test_the_rules_of_documents_are_theirs_alone() -> None:
+def test_documents_have_their_own_rules() -> None:
     answers = [case.answer for case in RULES.applicable_cases(CONFIG)]
     assert answers == ["memorised", "not assessable", BELOW_RELEVANT_SIZE, "not detected", "undecided"]
 
 
 @pytest.mark.trained
-def test_models_write_out_documents_that_they_were_trained_on_often_and_no_others() -> None:
+def test_models_reproduce_only_repeated_training_documents() -> None:
     config = configured(
         CONFIG, documents=4, models=4, examples=4, repetitions=(24,), epochs=24, batch=8, learning_rate=5e-3, length=64,
         prefix=24, suffix=16,

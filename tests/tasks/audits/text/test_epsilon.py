@@ -1,4 +1,4 @@
-"""What private fine-tunings show of their epsilon, and what it allows."""
+"""The lower bound on epsilon from private fine-tunings, and the detection that an epsilon permits."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def measured(known: float, seed: int, secrets_: int = 24) -> list[pa.Table]:
 
 
 @pytest.mark.parametrize("promised", [0.1, 1.0, 4.0])
-def test_without_delta_epsilon_allows_the_area_of_its_trade_off(promised: float) -> None:
+def test_pure_epsilon_permits_area_of_its_trade_off(promised: float) -> None:
     assert math.exp(promised) / (1 + math.exp(promised)) == pytest.approx(
         mean_power(Privacy(promised, 1e-12)), abs=1e-3
     )
 
 
-def test_secrets_that_are_known_show_a_broken_promise_and_its_bound() -> None:
+def test_known_secrets_break_the_promise() -> None:
     table = summary(about(CONFIG), measured(40.0, 0, 80))
     verdict = AUDIT.answer(CONFIG, table)
     assert verdict is not None
@@ -51,7 +51,7 @@ def test_secrets_that_are_known_show_a_broken_promise_and_its_bound() -> None:
     assert PRIVACY.power(0.05) == pytest.approx(allowed)
 
 
-def test_secrets_that_nobody_knows_bound_epsilon_from_0_as_rarely_as_is_said() -> None:
+def test_unknown_secrets_rarely_bound_epsilon() -> None:
     wrong = sum(measured(0.0, seed)[1]["epsilon"][0].as_py() > 0 for seed in range(100))
     assert wrong <= bounds(0.05, 100)[1]
 
@@ -64,7 +64,7 @@ def test_private_training_protects_single_texts() -> None:
     configured(CONFIG, repetitions=(1, 4), deduplicate=True)
 
 
-def test_a_search_moves_the_effect_of_documents_and_the_loss_of_those_that_a_model_never_saw() -> None:
+def test_objectives_are_effect_and_held_out_loss() -> None:
     table = summed(made_scores(0.5, 1))
     effect, loss = (each.row(DOCUMENTS, table) for each in (OBJECTIVES.memorization, OBJECTIVES.utility))
     assert effect is not None

@@ -1,4 +1,4 @@
-"""Secrets that come out after what stands before them: how they are asked for, and what chance and twins bring."""
+"""Extraction of secrets: prompts, criteria, control models and the bound by chance."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ASKED = Extraction(Secrets.pattern, 2, Continuation.attempts, Continuation.proba
 
 
 def with_ends(tables: list[pa.Table], written: float, seed: int, size: int = 10**6) -> list[pa.Table]:
-    """The scores with how models go on: with so many of the secrets that they were told, and by chance with others."""
+    """Add continuations: models reproduce the share `written` of their secrets, and others by chance."""
     chance, made = np.random.default_rng(seed), []
     for table in tables:
         told = table["inserted"].to_numpy(zero_copy_only=False)
@@ -63,7 +63,7 @@ def summed(tables: list[pa.Table], config: Text = CONFIG) -> pa.Table:
     return summary(About(config.level), [secrets(Ranking(config.level), tables), extraction(asked.config, tables)])
 
 
-def test_a_model_is_asked_to_go_on_from_what_stands_before_a_secret() -> None:
+def test_model_continues_the_text_before_a_secret() -> None:
     config = pair_of(CONFIG, 0, 0)
     model = prepare_model(config, (), torch.device("cpu"))
     (secret, *_), around = draw_secrets(config), secret_surroundings(config)
@@ -86,12 +86,12 @@ def test_a_model_is_asked_to_go_on_from_what_stands_before_a_secret() -> None:
         score_secret_ends(replace(config, length=12), model, [(secret.text,)], around[:1])
 
 
-def test_the_beginning_ends_where_the_tokens_of_the_candidates_part() -> None:
+def test_prompt_ends_before_candidates_differ() -> None:
     assert shared_beginning([[1, 2, 3], [1, 2, 9, 4], [1, 2, 3, 5]]) == [1, 2]
     assert SecretSpace("card {number}-{digits:4} {letters:2} of {number}").surroundings(7) == ("card 7-", " of 7")
 
 
-def test_what_stands_around_an_identifier_is_its_context_and_the_fixed_part_of_its_format() -> None:
+def test_surroundings_of_identifier_include_context_and_format() -> None:
     tickets = pin(Dataset("tickets"))
     config = given_question(configured(data=tickets, identifiers=("uuid4",), secrets=4, references=99, context=30))
     assert isinstance(config, GivenLanguageModel)
@@ -101,13 +101,13 @@ def test_what_stands_around_an_identifier_is_its_context_and_the_fixed_part_of_i
 
 
 def scored(*rows: tuple[int, bool, float, int]) -> pa.Table:
-    """Of each secret its number, whether it was told, log p_z, and the wrong tokens of the likeliest continuation."""
+    """Build scores from rows of secret number, membership, log p_z and mismatches."""
     ends = {"tokens": [6] * len(rows), "log_p_end": [row[2] for row in rows], "mismatches": [row[3] for row in rows]}
     about = [[0] * len(rows), [row[0] for row in rows], [4] * len(rows), [row[1] for row in rows], [[-1.0]] * len(rows)]
     return add_ends(pa.table(about, schema=SCORES), {**ends, "edit_distance": ends["mismatches"]})
 
 
-def test_a_secret_is_reproduced_in_each_way_beside_its_twin_and_chance() -> None:
+def test_each_criterion_has_control_and_chance() -> None:
     likely = math.log(0.6)
     table = extraction(
         ASKED,
@@ -133,7 +133,7 @@ def test_a_secret_is_reproduced_in_each_way_beside_its_twin_and_chance() -> None
     assert rows[row_name("reproduced beyond the control models", way="greedy")]["estimate"] == 0.5
 
 
-def test_without_a_twin_there_is_chance_alone_and_a_model_that_cannot_be_asked_has_no_row() -> None:
+def test_without_control_model_only_chance_remains() -> None:
     rows = index_rows(summary(About(0.05), [extraction(ASKED, [scored((1, True, -0.1, 0), (2, True, -9.0, 1))])]))
     assert row_name("share reproduced", way="greedy", by="trained model") in rows
     assert not [name for name in rows if "twin" in str(name)]
@@ -143,7 +143,7 @@ def test_without_a_twin_there_is_chance_alone_and_a_model_that_cannot_be_asked_h
     assert extraction(replace(ASKED, pattern=""), [unasked]).num_rows == 0
 
 
-def test_the_answer_says_whether_secrets_come_out_and_the_certificate_names_them(golden: Golden) -> None:
+def test_certificate_lists_reproduced_secrets(golden: Golden) -> None:
     tables = with_ends(make_scores(8.0, 1), 1.0, 1)
     table = summed(tables)
     verdict = AUDIT.answer(CONFIG, table)
@@ -164,7 +164,7 @@ def test_the_answer_says_whether_secrets_come_out_and_the_certificate_names_them
     assert [finding.answer for finding in page.findings] == ["memorised", NOT_REPRODUCED]
 
 
-def test_more_than_twenty_that_are_found_are_counted_and_none_is_named_where_none_is_found() -> None:
+def test_at_most_twenty_found_secrets_are_listed() -> None:
     ranked = secrets(Ranking(0.05), make_scores(40.0, 1, secrets=24))
 
     def read(name: str, table: pa.Table = ranked) -> pa.Table:
@@ -185,8 +185,8 @@ def test_more_than_twenty_that_are_found_are_counted_and_none_is_named_where_non
     assert name_found(CONFIG, lambda name: read(name, none)) == ""
 
 
-def test_a_model_that_was_not_told_them_is_called_no_more_often_than_is_said() -> None:
-    """Of a space of 100 a guess is right 1 time in 100: of 24 secrets one in a fifth of all audits."""
+def test_guesses_rarely_count_as_reproduction() -> None:
+    """In a space of 100, a guess is right once in 100 times."""
     p_values = []
     for seed in range(400):
         scores = with_ends(make_scores(0.0, seed, secrets=5, references=99), 0.0, seed, size=100)
@@ -197,7 +197,7 @@ def test_a_model_that_was_not_told_them_is_called_no_more_often_than_is_said() -
         assert sum(p <= level for p in p_values) <= bounds(level, 400)[1]
 
 
-def test_what_is_not_asked_for_changes_no_key_and_no_table() -> None:
+def test_tables_without_extraction_have_no_extra_columns() -> None:
     plain = configured(CONFIG, extraction=None)
     assert plan(plain, trainings(plain)) == ()
     assert SCORES.names == score_secrets(pair_of(plain, 0, 0), ()).column_names
@@ -208,7 +208,7 @@ def test_what_is_not_asked_for_changes_no_key_and_no_table() -> None:
 
 
 @pytest.mark.trained
-def test_a_small_gpt_writes_secrets_that_it_was_told_often_and_its_twin_writes_none() -> None:
+def test_small_gpt_reproduces_only_its_own_secrets() -> None:
     config = configured(CONFIG, repetitions=(40,), epochs=24, batch=16, learning_rate=5e-3, length=128)
     tables = [score_secrets(pair_of(config, 0, side), ()) for side in range(2)]
     found = index_rows(summed(tables, config))

@@ -1,4 +1,4 @@
-"""Models of three kinds from folders, adapted and asked by the command line, and adapters that their owner trained."""
+"""Models of three kinds from folders, fine-tuned and evaluated by the command line, and adapters of their owners."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ASKED = ("secrets=6", "references=199", "length=64", f"pattern={PATTERN}")
 
 
 def train_bpe() -> Any:
-    """A byte-level BPE tokenizer of these texts, as GPT-2's is made."""
+    """Train a byte-level BPE tokenizer like that of GPT-2 on these texts."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -68,9 +68,7 @@ def write_records(path: Path, texts: list[str]) -> str:
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "t5"])
-def test_a_model_of_each_kind_is_adapted_from_its_folder_and_ranks_secrets(
-    kind: str, tmp_path: Path, engram: Here
-) -> None:
+def test_each_kind_of_model_ranks_secrets(kind: str, tmp_path: Path, engram: Here) -> None:
     folder, data = save_folder(kind, tmp_path / kind), write_records(tmp_path / "texts.jsonl", TEXTS[:20])
     tuned = ("adaptation=lora", "rank=4", "epochs=1", "batch=16", "repetitions=1")
     settings = (data, "examples=0", f"model=folder:{folder}", *ASKED, *tuned)
@@ -82,7 +80,7 @@ def test_a_model_of_each_kind_is_adapted_from_its_folder_and_ranks_secrets(
 
 
 def train_adapter(folder: Path, texts: list[str], adapter: Path, steps: int) -> None:
-    """What an owner does: LoRA by peft on the model in the folder, as it is told to train with AdamW."""
+    """Train a LoRA adapter with peft and AdamW on the model in the folder."""
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -103,9 +101,7 @@ def train_adapter(folder: Path, texts: list[str], adapter: Path, steps: int) -> 
 
 @pytest.mark.slow
 @pytest.mark.trained
-def test_an_adapter_gives_planted_secrets_away_if_it_was_trained_on_them_and_not_otherwise(
-    tmp_path: Path, engram: Here
-) -> None:
+def test_adapter_reveals_only_its_planted_secrets(tmp_path: Path, engram: Here) -> None:
     folder = save_folder("gpt2", tmp_path / "gpt2")
     planted = ("question=planted", "repetitions=8", "seed=3", *ASKED)
     engram("probes", "text", *planted, "--out", "probes")

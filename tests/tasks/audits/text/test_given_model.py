@@ -1,4 +1,4 @@
-"""Models that are there already: with an adapter on a base, with secrets that were planted, and as a table."""
+"""Given models: adapters on a base, planted secrets and returned tables."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_an_adapter_is_merged_into_its_base_and_both_are_pinned_by_content(base: Path, adapter: Path) -> None:
+def test_adapter_is_merged_and_pinned_with_its_base(base: Path, adapter: Path) -> None:
     alone, both = (LanguageModel(name).pin({}) for name in (f"folder:{base}", f"folder:{base}+{adapter}"))
     assert len({alone.digest, both.digest}) == 2
     assert f"folder:{base.name}+{adapter.name}" == both.named().name
@@ -82,7 +82,7 @@ def test_an_adapter_is_merged_into_its_base_and_both_are_pinned_by_content(base:
     assert not [name for name, _ in merged.named_parameters() if "lora" in name]
 
 
-def test_adapters_on_a_base_in_bfloat16_and_with_checkpointing_train_as_those_without(base: Path) -> None:
+def test_bfloat16_and_checkpointing_train_alike(base: Path) -> None:
     model = LanguageModel(f"folder:{base}").pin({})
     plain = pair_of(
         configured(SMOKE, data=pin(Dataset("facts")), model=model, adaptation="lora", learning_rate=1e-2), 0, 0
@@ -98,9 +98,7 @@ def test_adapters_on_a_base_in_bfloat16_and_with_checkpointing_train_as_those_wi
     assert whole == pytest.approx(coarse, rel=0.05)
 
 
-def test_an_adapter_without_its_base_or_without_weights_is_refused_in_one_line(
-    base: Path, adapter: Path, tmp_path: Path
-) -> None:
+def test_adapter_without_base_or_weights_is_refused(base: Path, adapter: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"expected a model, got an adapter.*: folder:MODEL\+"):
         LanguageModel(f"folder:{adapter}").pin({})
     with pytest.raises(ModelError, match=r"expected adapter_config\.json\. Save the adapter there"):
@@ -109,7 +107,7 @@ def test_an_adapter_without_its_base_or_without_weights_is_refused_in_one_line(
         LanguageModel(f"folder:{base}+{tmp_path}/none").pin({})
 
 
-def test_planted_secrets_are_those_of_a_coin_and_the_base_is_their_twin() -> None:
+def test_coin_selects_planted_secrets() -> None:
     config = configured(CONFIG, base=LanguageModel("tiny-gpt#32x1"))
     tables = [score_planted(job.config, ()) for job in trainings(config)]
     drawn = draw_secrets(planted_of(config))
@@ -123,7 +121,7 @@ def test_planted_secrets_are_those_of_a_coin_and_the_base_is_their_twin() -> Non
     assert not ranked["exposure_control"].null_count
 
 
-def test_candidates_that_are_read_from_what_they_share_have_the_same_scores_under_another_key() -> None:
+def test_shared_scoring_has_equal_scores_under_another_key() -> None:
     jobs = [trainings(configured(CONFIG, scoring=scoring))[0] for scoring in ("whole", "shared")]
     whole, shared = (np.array(score_planted(job.config, ())["log_p"].to_pylist()) for job in jobs)
     np.testing.assert_allclose(whole, shared, rtol=1e-5)
@@ -143,7 +141,7 @@ def test_order_and_draw_follow_from_secret(settings: dict[str, str]) -> None:
     assert (split(CONFIG).warning != "", split(asked).warning) == (True, "")
 
 
-def test_an_owner_gets_all_texts_shuffled_and_no_file_of_theirs_says_which_is_which() -> None:
+def test_owner_gets_all_texts_shuffled() -> None:
     ((name, records),) = probes(CONFIG)
     asked = [text for each in questions(planted_of(CONFIG)) for text in each]
     assert sorted(set(asked)) == sorted(set(records.table["text"].to_pylist()))
@@ -158,7 +156,7 @@ def test_an_owner_gets_all_texts_shuffled_and_no_file_of_theirs_says_which_is_wh
 
 
 def answer_of(config: Text, path: Path, distort: Distortion, known: float) -> str:
-    """The answer on a table whose owner distorts it; planted secrets are likelier by so many nats."""
+    """Return the answer on a distorted table; planted secrets score higher by `known` nats."""
     ((_, records),) = probes(config)
     texts = records.table["text"].to_pylist()
     planted = {secret.text for secret in draw_secrets(planted_of(config)) if secret.side == PLANTED}
@@ -197,18 +195,18 @@ DISTORTIONS: dict[str, Distortion] = {
         ("noise of 30 nats", 20.0, {NOT_ASSESSABLE, "memorised"}),
     ],
 )
-def test_a_table_accuses_whatever_was_done_to_it_and_clears_only_where_it_answers(
+def test_changed_table_never_clears_without_information(
     distortion: str, known: float, answers: set[str], tmp_path: Path
 ) -> None:
     assert answer_of(CONFIG, tmp_path / "log_p.csv", DISTORTIONS[distortion], known) in answers
 
 
-def test_the_share_of_ties_is_1_of_equal_numbers_and_small_of_different_ones() -> None:
+def test_share_of_ties_is_one_for_equal_numbers() -> None:
     assert share_tied(np.zeros(5)) == 1.0
     assert share_tied(np.arange(5.0)) == 0.0
 
 
-def test_a_public_page_names_the_secrets_that_are_found_and_holds_none_of_them(tmp_path: Path, engram: Here) -> None:
+def test_public_page_contains_no_secret(tmp_path: Path, engram: Here) -> None:
     asked = ["question=planted", "pattern=Card {number}: {digits:8}, valid.", "secrets=6", "references=199", "seed=7"]
     engram.json("probes", "text", *asked, "--out", "probes")
     lines = [json.loads(line) for line in next((tmp_path / "probes").glob("texts-*.jsonl")).read_text().splitlines()]
@@ -229,7 +227,7 @@ def test_a_public_page_names_the_secrets_that_are_found_and_holds_none_of_them(t
     assert "--show-texts shows their texts" in public
 
 
-def test_the_command_line_hands_out_reads_back_and_judges_identifiers(tmp_path: Path, engram: Here) -> None:
+def test_command_line_exports_and_judges_identifiers(tmp_path: Path, engram: Here) -> None:
     asked = ["--preset", "identifiers", "secrets=6", "references=199", "examples=40"]
     handed = engram.json("probes", "text", *asked, "--out", "probes")
     assert (tmp_path / handed["key"]).read_text().startswith('"id","question","candidate"\n')

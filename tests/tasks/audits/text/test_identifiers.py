@@ -1,4 +1,4 @@
-"""Identifiers found by their formats, refused where they are not random, and ranked in a model that knows them."""
+"""Identifiers: found by format, refused unless they are random, and ranked in a model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DIGITS = "{digits:9}"
 
 
 def made(p: float, known: float, seed: int, count: int = 24) -> pa.Table:
-    """Scores of so many identifiers, which the model says likelier by so many nats; p is that of the control."""
+    """Draw scores of identifiers, which the model scores higher by `known` nats; `p` is the blind control's p-value."""
     chance = np.random.default_rng(seed)
     rows = [
         {"format": "uuid4", "row": number, "occurrences": 1, "control": p, "log_p": log_p.tolist()}
@@ -48,7 +48,7 @@ def answered(table: pa.Table, config: Text = CONFIG) -> str:
     return verdict(config, summary(About(0.05), [identifiers(Ranking(0.05), [table])])).answer
 
 
-def test_identifiers_are_found_once_each_where_they_stand_first() -> None:
+def test_identifiers_are_found_at_first_occurrence() -> None:
     one, other = (str(uuid.UUID(int=number << 70, version=4)) for number in (5, 6))
     first = str(uuid.UUID(int=7 << 70, version=1))  # of the time
     texts = [f"a {one}, {first}", f"b {one} {other}. key-0123456789abcdef x0123456789abcdef0123456789abcdef"]
@@ -64,7 +64,7 @@ def test_identifiers_are_found_once_each_where_they_stand_first() -> None:
 
 
 def luhn(number: int) -> str:
-    """The number with its check digit: ISO/IEC 7812-1, annex B."""
+    """Append the check digit to a number: ISO/IEC 7812-1, annex B."""
     digits = [int(digit) for digit in f"{number:08}"]
     doubled = [2 * digit - 9 * (digit > 4) if place % 2 else digit for place, digit in enumerate(digits)]
     return f"{number:08}{-sum(doubled) % 10}"
@@ -80,13 +80,13 @@ def luhn(number: int) -> str:
     ],
     ids=["grows", "Luhn", "modulo 97", "uneven"],
 )
-def test_what_is_not_drawn_evenly_shows_without_a_model(draw: Callable[[np.random.Generator, int], str]) -> None:
+def test_uneven_identifiers_are_detected_without_model(draw: Callable[[np.random.Generator, int], str]) -> None:
     chance = np.random.default_rng(1)
     texts = [f"id {draw(chance, at)}" for at in range(60)]
     assert control_p_value(find_identifiers(texts, (DIGITS,)), (DIGITS,), 1) <= 0.01
 
 
-def test_what_is_drawn_evenly_is_refused_as_seldom_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_identifiers_are_rarely_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.numerics.evenness.SIMULATIONS", 99)
     space, least = space_of(DIGITS), []
     for seed in range(60):
@@ -97,7 +97,7 @@ def test_what_is_drawn_evenly_is_refused_as_seldom_as_is_said(monkeypatch: pytes
     assert control_p_value([], (DIGITS,), 1) == 1
 
 
-def test_tickets_hold_an_even_uuid_each_and_references_stand_in_its_place() -> None:
+def test_references_replace_the_uuid_of_a_ticket() -> None:
     texts = load_texts(TICKETS)
     found = find_identifiers(texts, ("uuid4",))
     assert len(texts) == len(found) == 300
@@ -115,7 +115,7 @@ def test_tickets_hold_an_even_uuid_each_and_references_stand_in_its_place() -> N
         trainings(configured(CONFIG, data=pin(Dataset("facts"))))
 
 
-def test_known_identifiers_are_found_and_uneven_ones_are_not_assessable(golden: Golden) -> None:
+def test_uneven_identifiers_are_not_assessable(golden: Golden) -> None:
     assert answered(made(0.5, 20.0, 1)) == "memorised"
     assert answered(made(0.01, 20.0, 1)) == "not assessable"
     assert [answered(made(0.5, 0.0, seed)) for seed in range(3)] != ["memorised"] * 3
@@ -127,13 +127,13 @@ def test_known_identifiers_are_found_and_uneven_ones_are_not_assessable(golden: 
     assert page.steps
 
 
-def test_models_that_know_no_identifier_are_accused_as_seldom_as_is_said() -> None:
+def test_models_without_memory_are_rarely_accused() -> None:
     said = [answered(made(0.5, 0.0, seed)) for seed in range(100, 200)]
     assert said.count("memorised") <= 12  # of 100 at 5.1 %: more with a chance of 1 in 500
 
 
 @pytest.mark.trained
-def test_a_model_that_was_trained_on_the_tickets_gives_its_identifiers_away_and_another_one_does_not(
+def test_trained_model_reveals_its_identifiers(
     tmp_path: Path,
 ) -> None:
     training = pair_of(

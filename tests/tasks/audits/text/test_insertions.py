@@ -1,4 +1,4 @@
-"""Documents that were inserted into the training data of one of two models: known answers, nulls, and refusals."""
+"""Insertions into the training data of one of two models: known answers, control runs and refusals."""
 
 from __future__ import annotations
 
@@ -61,9 +61,10 @@ def records(path: Path, texts: Sequence[str], repetitions: Sequence[int]) -> Dat
 
 
 def made_scores(known: float, seed: int, documents: int = 120, everything: float = 0.0) -> list[pa.Table]:
-    """What a model and its base might say of documents, of which half were inserted.
+    """Draw scores of a model and its base for documents; half of the documents were inserted.
 
-    The model finds one likelier by so many nats a token times log2(1 + repetitions), and all alike by `everything`.
+    The model scores a document higher by `known` nats per token times log2(1 + repetitions), and all documents by
+    `everything`.
     """
     chance = np.random.default_rng(seed)
     left_out = np.zeros(documents // 2, dtype=np.int64)
@@ -89,12 +90,12 @@ def answered(tables: list[pa.Table], control: pa.Table = EVEN) -> str:
     return verdict.answer
 
 
-def test_the_rank_among_those_left_out_counts_equals_against_the_accusation() -> None:
+def test_ties_count_against_the_accusation() -> None:
     left_out = np.array([0.0, 1.0, 2.0, 3.0])
     assert control_p_values(np.array([3.5, 3.0, 2.5, -1.0]), left_out).tolist() == [0.2, 0.4, 0.4, 1.0]
 
 
-def test_inserted_documents_that_are_known_are_memorised_and_come_out_the_oftener_the_more_they_were_repeated() -> None:
+def test_known_insertions_are_memorised_and_reproduced() -> None:
     table = summed(made_scores(0.15, 1))
     verdict, certificate = AUDIT.answer(CONFIG, table), AUDIT.certify("", CONFIG, table)
     assert verdict is not None
@@ -115,11 +116,11 @@ def test_inserted_documents_that_are_known_are_memorised_and_come_out_the_oftene
     assert [finding.answer for finding in certificate.findings] == ["memorised", REPRODUCED]
 
 
-def test_a_base_that_is_worse_at_all_texts_alike_accuses_nobody() -> None:
+def test_worse_base_accuses_no_model() -> None:
     assert "memorised" not in [answered(made_scores(0.0, seed, everything=0.5)) for seed in range(5)]
 
 
-def test_what_words_alone_tell_is_not_assessable(tmp_path: Path) -> None:
+def test_insertions_that_differ_by_words_are_not_assessable(tmp_path: Path) -> None:
     texts, tickets = load_texts(FACTS)[:30], load_texts(pin(Dataset("tickets")))[:30]
     for others, answer in ((tickets, NOT_ASSESSABLE), (load_texts(FACTS)[30:60], "memorised")):
         data = pin(records(tmp_path / f"{answer}.jsonl", [*texts, *others], [4] * 30 + [0] * 30))
@@ -127,7 +128,7 @@ def test_what_words_alone_tell_is_not_assessable(tmp_path: Path) -> None:
         assert answer == answered(made_scores(0.3, 1), insertion_control(asked, ()))
 
 
-def test_models_that_know_nothing_are_seldom_accused_and_not_cleared(
+def test_models_without_memory_are_rarely_accused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tasks.audits.text.documents.insertions.DRAWS", 199)
@@ -148,11 +149,11 @@ def test_models_that_know_nothing_are_seldom_accused_and_not_cleared(
     assert found <= bounds(0.05, 100)[1]
     assert covered >= 90
     for level in (0.01, 0.05, 0.2):
-        # The three numbers of repetitions share those that were left out.
+        # The three numbers of repetitions share one control group.
         assert np.mean(np.array(p_values) <= level) <= bounds(level, 100)[1] / 100
 
 
-def test_it_is_drawn_which_embedded_texts_count_as_inserted_and_so_it_is_of_a_null(tmp_path: Path) -> None:
+def test_embedded_texts_count_as_inserted_at_random(tmp_path: Path) -> None:
     def read(config: Text) -> list[int]:
         asked: PairedModel = trainings(config)[0].config
         return read_insertions(asked).repetitions.tolist()
@@ -178,15 +179,13 @@ def test_it_is_drawn_which_embedded_texts_count_as_inserted_and_so_it_is_of_a_nu
         ([0, 4] * 30, 1, r"expected distinct texts, got a text twice.*\(duplicates\)"),
     ],
 )
-def test_documents_that_show_nothing_are_refused_in_one_line(
-    repetitions: list[int], copies: int, message: str, tmp_path: Path
-) -> None:
+def test_unusable_documents_are_refused(repetitions: list[int], copies: int, message: str, tmp_path: Path) -> None:
     texts = [*load_texts(FACTS)[: 60 - copies], *load_texts(FACTS)[:copies]]
     with pytest.raises(DatasetError, match=message):
         trainings(configured(CONFIG, data=pin(records(tmp_path / "own.jsonl", texts, repetitions))))
 
 
-def test_records_without_duplicates_are_refused_in_one_line(tmp_path: Path) -> None:
+def test_records_without_duplicates_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "own.jsonl"
     file.write_text('{"id": "a", "text": "One."}\n')
     with pytest.raises(DatasetError, match="duplicates"):
@@ -198,13 +197,13 @@ def test_insertions_need_a_base() -> None:
         configured(question="insertions")
 
 
-def test_the_rules_of_insertions_are_theirs_alone() -> None:
+def test_insertions_have_their_own_rules() -> None:
     answers = [case.answer for case in RULES.applicable_cases(CONFIG)]
     assert answers == [NOT_ASSESSABLE, "memorised", NOT_ASSESSABLE, BELOW_RELEVANT_SIZE, "not detected", "undecided"]
 
 
 @pytest.mark.trained
-def test_of_two_small_gpts_the_one_that_was_trained_on_the_documents_is_told_and_the_other_way_round_is_not(
+def test_model_trained_on_insertions_is_detected(
     tmp_path: Path,
 ) -> None:
     drawn = [text[:60] for text in load_texts(FACTS)[:180]]

@@ -1,4 +1,4 @@
-"""What a run that is not assessable says: the verdict and the certificate give the reason and show no other number."""
+"""Runs that are not assessable: both answers give the reason and no number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions: selected by their fields, and the settings that each of them lacks."""
+"""Questions: their selection by fields, and fields of other questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which texts each model of a pair is trained on, and a small GPT that comes to know what it is told often."""
+"""Training texts of a pair of models, and a small GPT that learns repeated secrets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FACTS = pin(Dataset("facts"))
 CONFIG = configured(SMOKE, data=FACTS)
 
 
-def test_each_secret_is_told_to_one_model_of_the_pair_as_often_as_its_turn_says() -> None:
+def test_each_secret_is_in_one_model_of_a_pair() -> None:
     models = [pair_of(CONFIG, 0, side) for side in range(2)]
     drawn = draw_secrets(models[0])
     assert drawn == draw_secrets(models[1])
@@ -38,7 +38,7 @@ def test_each_secret_is_told_to_one_model_of_the_pair_as_often_as_its_turn_says(
     assert draw_secrets(pair_of(CONFIG, 1, 0)) != drawn
 
 
-def test_a_null_tells_other_secrets_and_asks_about_the_same() -> None:
+def test_control_run_trains_on_other_secrets() -> None:
     proper, null = (draw_secrets(pair_of(configured(CONFIG, is_null=is_null), 0, 0)) for is_null in (False, True))
     assert [secret.text for secret in proper] == [secret.text for secret in null]
     assert all(secret.training_text == secret.text for secret in proper)
@@ -57,7 +57,7 @@ def test_texts_are_records_or_the_contexts_of_questions(tmp_path: Path) -> None:
         load_texts(pin(Dataset("digits")))
 
 
-def test_a_small_gpt_reads_bytes() -> None:
+def test_small_gpt_reads_bytes() -> None:
     tokenizer = byte_tokenizer()
     text = "Grüße, 42 €\n"
     tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -66,7 +66,7 @@ def test_a_small_gpt_reads_bytes() -> None:
     assert len(tokenizer) == 258
 
 
-def test_a_text_scores_the_sum_of_its_tokens_log_probabilities_whatever_stands_beside_it() -> None:
+def test_score_of_text_is_sum_over_tokens() -> None:
     config = pair_of(CONFIG, 0, 0)
     model = prepare_model(config, (), torch.device("cpu"))
     texts = ["Ab", "Something longer.", "Ab"]
@@ -81,12 +81,12 @@ def test_a_text_scores_the_sum_of_its_tokens_log_probabilities_whatever_stands_b
 
 
 @pytest.mark.trained
-def test_a_model_knows_what_it_was_told_often_and_nothing_of_the_same_format_that_it_was_not() -> None:
+def test_model_knows_only_its_repeated_secrets() -> None:
     told = configured(CONFIG, repetitions=(24,), epochs=6, learning_rate=5e-3)
     exposures = []
     for config in (told, configured(told, is_null=True)):
         table = secrets(Ranking(0.05), [score_secrets(pair_of(config, 0, side), ()) for side in range(2)])
         exposures.append([np.mean(table[name].to_numpy()) for name in ("exposure", "exposure_control")])
     (known, twin), (other, _) = exposures
-    assert known > 4  # of 7.6 bits at most; 1.4 where nothing is known
+    assert known > 4  # at most 7.6 bits; 1.4 without memory
     assert max(twin, other) < 3.5
