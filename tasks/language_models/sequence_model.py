@@ -106,7 +106,7 @@ class SequenceModel(ABC):
 
     @abstractmethod
     def greedy_decode(self, prompts: Sequence[Tokens], max_tokens: int) -> Tensor:
-        """Decode the most likely token at each step, (prompts, at most `most`); values after `end` are arbitrary."""
+        """Decode the likeliest token at each step, (prompts, at most `max_tokens`), with any values after `end`."""
 
     def decode_texts(self, answers: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each answer up to its end token."""

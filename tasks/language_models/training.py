@@ -118,12 +118,12 @@ class AnswerRecorder:
 
 
 def decode_answers(model: SequenceModel, prompts: Sequence[Tokens], max_tokens: int) -> list[str]:
-    """Decode the most likely answer to each prompt, of at most `most` tokens."""
+    """Decode the most likely answer to each prompt, of at most `max_tokens` tokens."""
     return model.decode_texts(decode_tokens(model, prompts, max_tokens))
 
 
 def decode_tokens(model: SequenceModel, prompts: Sequence[Tokens], max_tokens: int) -> list[Tokens]:
-    """The likeliest next token each time after each prompt, at most `most` of them, of any value after the end."""
+    """Decode the most likely continuation of each prompt; values after the end token are arbitrary."""
     decoded: list[Tokens] = [[]] * len(prompts)
     model.module.eval()
     with torch.inference_mode():

@@ -53,17 +53,13 @@ def score_ends(model: SequenceModel, prompts: Sequence[Tokens], ends: Sequence[T
     lengths = [len(prompt) + len(end) for prompt, end in zip(prompts, ends, strict=True)]
     decoded_rows = decode_tokens(model, prompts, max(map(len, ends)))
     columns: dict[str, list[float]] = {"log_p_end": score_targets(model, Examples(prompts, ends, lengths)).tolist()}
-    continuations = [
-        tokens[: tokens.index(model.end) + 1][: len(end)] if model.end in tokens else tokens[: len(end)]
-        for tokens, end in zip(decoded_rows, ends, strict=True)
-    ]
-    columns["mismatches"] = [
-        len(end) - sum(token == end_token for token, end_token in zip(continuation, end, strict=False))
-        for continuation, end in zip(continuations, ends, strict=True)
-    ]
-    columns["edit_distance"] = [
-        edit_distance(continuation, end) for continuation, end in zip(continuations, ends, strict=True)
-    ]
+    columns |= {"mismatches": [], "edit_distance": []}
+    for tokens, end in zip(decoded_rows, ends, strict=True):
+        ended = tokens[: tokens.index(model.end) + 1] if model.end in tokens else tokens
+        continuation = ended[: len(end)]
+        matches = sum(token == end_token for token, end_token in zip(continuation, end, strict=False))
+        columns["mismatches"].append(len(end) - matches)
+        columns["edit_distance"].append(edit_distance(continuation, end))
     return columns
 
 

@@ -132,27 +132,25 @@ def draw_documents(config: DocumentModel) -> list[Document]:
     """Draw the tested documents from the distinct texts. Raises DatasetError if there are too few."""
     texts = load_texts(config.data, config.examples)
     unique = list(dict.fromkeys(texts))
-    text_count = config.documents * (2 if config.is_null else 1)
-    if text_count > len(unique):
+    most_documents = len(unique) // 2 if config.is_null else len(unique)
+    if config.documents > most_documents:
         raise DatasetError(
-            f"documents: expected at most {len(unique) // (2 if config.is_null else 1)}, got {config.documents}; "
-            f"{config.data.name} has {len(unique)} distinct texts, and is_null=true takes two per document. Lower "
-            "documents or give more texts."
+            f"documents: expected at most {most_documents}, got {config.documents}; {config.data.name} has "
+            f"{len(unique)} distinct texts, and is_null=true takes two per document. Lower documents or give more "
+            "texts."
         )
     order = seeds.generator(config.draw, "choice").permutation(len(unique)).tolist()
     replacements = order[config.documents :] if config.is_null else order
-    rows, copies = {text: row for row, text in reversed(list(enumerate(texts)))}, Counter(texts)
-    return [
-        Document(
-            rows[unique[tested]],
-            unique[tested],
-            unique[replacement],
-            1
-            if config.deduplicate
-            else config.repetitions[index % len(config.repetitions)] * copies[unique[replacement]],
-        )
-        for index, (tested, replacement) in enumerate(zip(order[: config.documents], replacements, strict=False))
-    ]
+    first_rows = {text: row for row, text in reversed(list(enumerate(texts)))}
+    copies = Counter(texts)
+    documents = []
+    for index, (tested, replacement) in enumerate(zip(order[: config.documents], replacements, strict=False)):
+        text, training_text = unique[tested], unique[replacement]
+        repetitions = 1
+        if not config.deduplicate:
+            repetitions = config.repetitions[index % len(config.repetitions)] * copies[training_text]
+        documents.append(Document(first_rows[text], text, training_text, repetitions))
+    return documents
 
 
 def memberships(config: DocumentModel) -> list[bool]:
@@ -163,15 +161,17 @@ def memberships(config: DocumentModel) -> list[bool]:
 
 def training_texts(config: DocumentModel, documents: Sequence[Document]) -> list[str]:
     """Return the training texts of the model: all texts that are not tested, and its half of the documents."""
-    tested_texts = {text for document in documents for text in (document.text, document.training_text)}
+    tested_texts = set[str]()
+    for document in documents:
+        tested_texts.update((document.text, document.training_text))
     common_texts = [text for text in load_texts(config.data, config.examples) if text not in tested_texts]
-    member_texts = [
-        document.training_text
-        for document, member in zip(documents, memberships(config), strict=True)
-        if member
-        for _ in range(document.repetitions)
-    ]
-    return [*(dict.fromkeys(common_texts) if config.deduplicate else common_texts), *member_texts]
+    if config.deduplicate:
+        common_texts = list(dict.fromkeys(common_texts))
+    member_texts = list[str]()
+    for document, is_member in zip(documents, memberships(config), strict=True):
+        if is_member:
+            member_texts.extend([document.training_text] * document.repetitions)
+    return [*common_texts, *member_texts]
 
 
 def work(config: DocumentModel) -> Work:

@@ -118,11 +118,11 @@ def secrets(config: Ranking, inputs: Inputs) -> pa.Table:
             name = secret["pair"], secret["secret"]
             models.setdefault(name, {})[secret["inserted"]] = np.array(secret["log_p"])
             times[name] = secret["repetitions"]
-    rows = [
-        {"pair": name[0], "secret": name[1], "repetitions": times[name]} | rank_secret(sides[True], sides.get(False))
-        for name, sides in models.items()
-        if True in sides
-    ]
+    rows = []
+    for name, sides in models.items():
+        if True in sides:
+            ranked = rank_secret(sides[True], sides.get(False))
+            rows.append({"pair": name[0], "secret": name[1], "repetitions": times[name]} | ranked)
     return pa.Table.from_pylist(_adjust_ranks(rows, config.level), SECRETS)
 
 
