@@ -68,7 +68,7 @@ def test_a_real_run_has_all_its_figures_with_the_numbers_of_its_tables(smoke: Ru
     assert "3 pairs of trainings" in found["effect"].caption
     pairs = smoke.table("canary_scores").to_pylist()
     called = sum(pair["twin_m_welch_p"] < 0.05 for pair in pairs)
-    assert f"and {called} of 3 twins" in found["published-test"].alt
+    assert f"and {called} of 3 control models" in found["published-test"].alt
     above = sum(pair["average_d_u"] > pair["average_d_r"] for pair in pairs)
     assert f"{above} of 3 canary models" in found["divergences"].alt
 
