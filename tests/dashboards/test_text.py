@@ -31,7 +31,7 @@ from tests.tasks.audits.text.test_identifiers import made as made_identifiers
 from tests.tasks.audits.text.test_insertions import CONFIG as INSERTED
 from tests.tasks.audits.text.test_insertions import made_scores as made_insertions
 
-WRITTEN = made_scores(0.5, 1, written=1.0)
+WRITTEN = made_scores(0.5, 1, reproduced_share=1.0)
 DOCUMENT_TEST = document_test(question_of(CONFIG, Documents), CONFIG)
 DOCUMENTS = {
     "documents": documents(DOCUMENT_TEST, WRITTEN),

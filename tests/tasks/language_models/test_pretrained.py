@@ -52,13 +52,13 @@ def test_model_on_two_devices_has_equal_scores(tmp_path: Path) -> None:
     asked = config(model=saved(tmp_path / "llama", "llama", questions))
     parts = {"model.embed_tokens": "cpu", "model.layers.0": "disk", "model.norm": "cpu", "lm_head": "cpu"}
     spread = {"device_map": parts | {"model.rotary_emb": "cpu"}, "offload_folder": str(tmp_path / "offloaded")}
-    written = texts(questions)[:6]
+    decoded = texts(questions)[:6]
     said = []
     with silence_transformers():
         for module, tokenizer in (load_model(asked), load_model(asked, spread=spread)):
             model = DecoderOnly(module.eval(), tokenizer)
-            scores = score_texts(asked, model, written)
-            answers = decode_tokens(model, model.prompts([("How many?", written[0])], 32), 4)
+            scores = score_texts(asked, model, decoded)
+            answers = decode_tokens(model, model.prompts([("How many?", decoded[0])], 32), 4)
             said.append((scores.tolist(), answers))
     assert "disk" in module.hf_device_map.values()
     (whole, first), (parted, second) = said

@@ -22,9 +22,9 @@ QUESTIONS = question_set()
 KINDS = ("t5", "bart", "gpt2", "llama")
 
 
-def private(place: Path, kind: str, **fields: Any) -> PrivateFineTuner:
+def private(folder: Path, kind: str, **fields: Any) -> PrivateFineTuner:
     given = {"privacy": Privacy(8.0, 1e-5, 0.5), "dropout": 0.0, **fields}
-    setting = config(model=saved(place / kind, kind, QUESTIONS), **given)
+    setting = config(model=saved(folder / kind, kind, QUESTIONS), **given)
     model = prepare_model(setting, training_texts(QUESTIONS.train), CPU)
     model.module.train()
     return PrivateFineTuner(setting, model, encode_questions(setting, model, QUESTIONS.train))
@@ -67,11 +67,11 @@ def test_noise_follows_from_the_budget(tmp_path: Path) -> None:
 
 def test_questions_are_sampled_independently(tmp_path: Path) -> None:
     training = private(tmp_path, "t5")
-    drawn = [rows for epoch in range(1, 401) for rows in training._minibatches([1] * 12, epoch)]
-    assert len(drawn) == 1200
-    assert pytest.approx(4, abs=0.3) == sum(map(len, drawn)) / len(drawn)
-    assert len(set(map(len, drawn))) > 5
-    assert training._minibatches([1] * 12, 7) == drawn[18:21]
+    samples = [rows for epoch in range(1, 401) for rows in training._minibatches([1] * 12, epoch)]
+    assert len(samples) == 1200
+    assert pytest.approx(4, abs=0.3) == sum(map(len, samples)) / len(samples)
+    assert len(set(map(len, samples))) > 5
+    assert training._minibatches([1] * 12, 7) == samples[18:21]
 
 
 @pytest.mark.parametrize("fields", [{}, {"adaptation": "lora"}, {"dropout": 0.1}])
@@ -85,10 +85,10 @@ def test_private_training_is_reproducible(fields: dict[str, Any]) -> None:
 
 def test_private_training_uses_no_state() -> None:
     setting = config(privacy=Privacy(8.0))
-    left: list[bytes] = []
-    with checkpoints.use_links([Link(lambda: pytest.fail("a state was requested"), left.append)]):
+    saved_states: list[bytes] = []
+    with checkpoints.use_links([Link(lambda: pytest.fail("a state was requested"), saved_states.append)]):
         run_fine_tuning(setting, QUESTIONS)
-    assert left == []
+    assert saved_states == []
 
 
 def test_noise_hinders_learning() -> None:
@@ -106,8 +106,8 @@ def test_model_without_single_gradients_is_refused(tmp_path: Path) -> None:
         return embed(tokens)
 
     training.model.module.transformer.wte.forward = looks
-    told = r"privacy: folder:.*gpt2 does not support gradients of single texts"
-    with pytest.raises(ValueError, match=told) as error:
+    message = r"privacy: folder:.*gpt2 does not support gradients of single texts"
+    with pytest.raises(ValueError, match=message) as error:
         list(training.take_steps(1))
     assert "\n" not in str(error.value)
 

@@ -44,9 +44,9 @@ CPU = torch.device("cpu")
 QUESTIONS = question_set()
 
 
-def opened(place: Path, kind: str, **fields: object) -> SequenceModel:
+def opened(folder: Path, kind: str, **fields: object) -> SequenceModel:
     model = prepare_model(
-        config(model=saved(place / kind, kind, QUESTIONS), **fields), training_texts(QUESTIONS.train), CPU
+        config(model=saved(folder / kind, kind, QUESTIONS), **fields), training_texts(QUESTIONS.train), CPU
     )
     model.module.eval()
     return model
@@ -88,9 +88,9 @@ def test_loss_of_question_is_part_of_minibatch_loss(model: SequenceModel) -> Non
 
 
 def test_shared_beginning_gives_equal_scores(model: SequenceModel) -> None:
-    asked = config(model=TINY)
+    candidates = config(model=TINY)
     for texts in (["Ada has 12 hens", "Ada has 345", "Ada"], ["Ada", "Ben has 7 hens"], ["Ada has 12 hens"] * 2):
-        whole, shared = (score(asked, model, texts) for score in (score_texts, score_candidates))
+        whole, shared = (score(candidates, model, texts) for score in (score_texts, score_candidates))
         np.testing.assert_allclose(whole, shared, rtol=1e-5)
 
 
@@ -136,9 +136,9 @@ def test_unreadable_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t5" / "config.json").write_text("{}")
     with pytest.raises(ModelError, match="is not the one that was pinned"):
         prepare_model(config(model=model), training_texts(QUESTIONS.train), CPU)
-    with pytest.raises(ModelError, match="transformers cannot read it") as told:
+    with pytest.raises(ModelError, match="transformers cannot read it") as raised:
         prepare_model(config(model=type(model)(model.name).pin({})), training_texts(QUESTIONS.train), CPU)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_missing_weights_are_refused(tmp_path: Path) -> None:

@@ -31,14 +31,14 @@ LENGTHS = list(np.random.default_rng(0).integers(10, 200, 1003))
 
 
 def test_epoch_contains_each_row_once() -> None:
-    made = batches(LENGTHS, 8, 3, 2)
-    assert list(range(1003)) == sorted(np.concatenate(made).tolist())
-    assert len(made) == 126
-    assert sorted(map(len, made), reverse=True) == [8] * 125 + [3]
-    for one, other in zip(made, batches(LENGTHS, 8, 3, 2), strict=True):
+    minibatches = batches(LENGTHS, 8, 3, 2)
+    assert list(range(1003)) == sorted(np.concatenate(minibatches).tolist())
+    assert len(minibatches) == 126
+    assert sorted(map(len, minibatches), reverse=True) == [8] * 125 + [3]
+    for one, other in zip(minibatches, batches(LENGTHS, 8, 3, 2), strict=True):
         assert one.tolist() == other.tolist()
     for others in (batches(LENGTHS, 8, 3, 3), batches(LENGTHS, 8, 4, 2)):
-        assert made[0].tolist() != others[0].tolist()
+        assert minibatches[0].tolist() != others[0].tolist()
 
 
 def test_rows_of_minibatch_have_similar_lengths() -> None:
@@ -51,12 +51,12 @@ def test_rows_of_minibatch_have_similar_lengths() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 10])
 def test_partners_are_never_repeated(count: int) -> None:
-    seen = np.array([partners(count, 5, epoch) for epoch in range(1, count)])  # (epochs, questions)
-    for row in seen:
+    earlier_partners = np.array([partners(count, 5, epoch) for epoch in range(1, count)])  # (epochs, questions)
+    for row in earlier_partners:
         assert list(range(count)) == sorted(row.tolist())
     for question in range(count):
-        assert set(range(count)) - {question} == set(seen[:, question].tolist())
-    assert seen[0].tolist() == partners(count, 5, count).tolist()
+        assert set(range(count)) - {question} == set(earlier_partners[:, question].tolist())
+    assert earlier_partners[0].tolist() == partners(count, 5, count).tolist()
 
 
 def test_shifts_are_random() -> None:
@@ -70,9 +70,9 @@ def test_redrawn_relation_needs_two_questions() -> None:
 
 
 def test_decoded_batches_have_bounded_tokens() -> None:
-    made = token_batches(LENGTHS, 400)
-    assert list(range(1003)) == sorted(np.concatenate(made).tolist())
-    assert all(len(rows) == 1 or len(rows) * max(LENGTHS[row] for row in rows) <= 400 for rows in made)
+    minibatches = token_batches(LENGTHS, 400)
+    assert list(range(1003)) == sorted(np.concatenate(minibatches).tolist())
+    assert all(len(rows) == 1 or len(rows) * max(LENGTHS[row] for row in rows) <= 400 for rows in minibatches)
     assert [rows.tolist() for rows in token_batches([900, 500], 400)] == [[0], [1]]
     assert token_batches([], 400) == []
 
@@ -158,10 +158,10 @@ def test_answers_are_split_into_spans() -> None:
 
 @pytest.mark.parametrize("fields", [{}, {"adaptation": "lora", "rank": 2}, {"relation": "redrawn", "accumulate": 2}])
 def test_chain_equals_the_whole_training(fields: dict[str, Any]) -> None:
-    whole = config(epochs=5, recorded=(0, 1, 3, 5), **fields)
-    unbroken, end, _ = linked(whole)
+    config_of_whole = config(epochs=5, recorded=(0, 1, 3, 5), **fields)
+    unbroken, end, _ = linked(config_of_whole)
     tables, state, notes = [], b"", {}
-    for link in chain(fine_tune, whole, 2, part=up_to):
+    for link in chain(fine_tune, config_of_whole, 2, part=up_to):
         torch.manual_seed(len(tables))  # as if in another process
         table, state, notes = linked(link.config, [state])
         tables.append(table)
@@ -169,7 +169,7 @@ def test_chain_equals_the_whole_training(fields: dict[str, Any]) -> None:
     assert end == state
     assert notes["continued_from"] == 4
     assert {"way", "stack", "steps_per_second", "continued_from"} == set(notes)
-    assert unbroken.equals(run_fine_tuning(whole, QUESTIONS))
+    assert unbroken.equals(run_fine_tuning(config_of_whole, QUESTIONS))
 
 
 def test_chain_of_model_in_folder_equals_whole_training(tmp_path: Path) -> None:
@@ -227,11 +227,11 @@ def test_models_in_folders_learn_their_training_questions(tmp_path: Path, kind: 
 
 
 def test_redrawn_relations_cannot_be_learnt() -> None:
-    kept, redrawn = (
+    kept_accuracy, redrawn = (
         run_fine_tuning(config(epochs=25, learning_rate=3e-3, dropout=0.0, relation=relation), QUESTIONS)
         for relation in ("kept", "redrawn")
     )
-    assert kept["train_loss"][0].as_py() < redrawn["train_loss"][0].as_py() - 0.5
+    assert kept_accuracy["train_loss"][0].as_py() < redrawn["train_loss"][0].as_py() - 0.5
 
 
 def test_infinite_loss_ends_the_training() -> None:

@@ -20,7 +20,7 @@ Kind = TypeVar("Kind")
 REPETITIONS = (1, 4, 16)
 
 
-def make_scores(known: float, seed: int, secrets: int = 24, references: int = 499, pair: int = 0) -> list[pa.Table]:
+def make_scores(gain: float, seed: int, secrets: int = 24, references: int = 499, pair: int = 0) -> list[pa.Table]:
     """Draw the scores of both models of a pair; the trained model scores a secret higher by `known` nats.
 
     Scores of candidates have a common standard deviation of 2 nats, and a deviation of 1 nat between models.
@@ -31,10 +31,10 @@ def make_scores(known: float, seed: int, secrets: int = 24, references: int = 49
         liked = chance.normal(-30, 2, references + 1)
         for model in range(2):
             log_p = liked + chance.normal(0, 1, references + 1)
-            log_p[0] += known * (model == side)
+            log_p[0] += gain * (model == side)
             about = {"pair": pair, "secret": number, "repetitions": REPETITIONS[number % 3]}
             rows[model].append(about | {"inserted": model == side, "log_p": log_p.tolist()})
-    return [pa.Table.from_pylist(each, SCORES) for each in rows]
+    return [pa.Table.from_pylist(rows_of_model, SCORES) for rows_of_model in rows]
 
 
 def configured(config: Text = Text(), **fields: Any) -> Text:  # noqa: B008 - frozen

@@ -57,20 +57,20 @@ def answer(tables: list[pa.Table], config: Text = CONFIG) -> str:
 
 
 def test_secret_is_ranked_by_trained_and_control_model() -> None:
-    found = rank_secret(np.array([-1.0, -2.0, -0.5, -3.0]), np.array([-4.0, -2.0, -1.5, -3.0]))
-    assert (found["candidates"], found["rank"], found["p_value"]) == (4, 2, 0.5)
-    assert (found["exposure"], found["exposure_control"]) == (1.0, 0.0)
-    assert pytest.approx(found["effect"]) == 3.0 - 1 / 3
+    ranked = rank_secret(np.array([-1.0, -2.0, -0.5, -3.0]), np.array([-4.0, -2.0, -1.5, -3.0]))
+    assert (ranked["candidates"], ranked["rank"], ranked["p_value"]) == (4, 2, 0.5)
+    assert (ranked["exposure"], ranked["exposure_control"]) == (1.0, 0.0)
+    assert pytest.approx(ranked["effect"]) == 3.0 - 1 / 3
 
 
 def test_model_without_control_ranks_its_own_secrets() -> None:
     tables = make_scores(8.0, 0)
-    whole, alone = rank(tables), rank(tables[:1])
-    told = tables[0].filter(tables[0]["inserted"])["secret"].to_pylist()
-    assert told == alone["secret"].to_pylist()
-    ranks = dict(zip(whole["secret"].to_pylist(), whole["rank"].to_pylist(), strict=True))
-    assert [ranks[secret] for secret in told] == alone["rank"].to_pylist()
-    assert [len(told)] * 2 == [alone[name].null_count for name in ("effect", "exposure_control")]
+    ranked_pair, ranked_alone = rank(tables), rank(tables[:1])
+    own_secrets = tables[0].filter(tables[0]["inserted"])["secret"].to_pylist()
+    assert own_secrets == ranked_alone["secret"].to_pylist()
+    ranks = dict(zip(ranked_pair["secret"].to_pylist(), ranked_pair["rank"].to_pylist(), strict=True))
+    assert [ranks[secret] for secret in own_secrets] == ranked_alone["rank"].to_pylist()
+    assert [len(own_secrets)] * 2 == [ranked_alone[name].null_count for name in ("effect", "exposure_control")]
     assert answer(tables[:1]) == "memorised"
     assert answer([]) == "undecided"
 
@@ -81,7 +81,7 @@ def ranked_by_hand() -> list[pa.Table]:
     p is 1/4, 1/2 and 1, and q therefore 3/4, 3/4 and 1.
     """
     falling = [-1.0, -2.0, -3.0, -4.0]
-    says = [
+    scores = [
         (1, 4, True, falling),
         (1, 4, False, [-5.0, *falling[1:]]),
         (2, 4, True, [-2.0, -1.0, -3.0, -4.0]),
@@ -89,10 +89,10 @@ def ranked_by_hand() -> list[pa.Table]:
         (3, 1, True, falling[::-1]),
     ]
     rows = [
-        {"pair": 7, "secret": secret, "repetitions": times, "inserted": told, "log_p": log_p}
-        for secret, times, told, log_p in says
+        {"pair": 7, "secret": secret, "repetitions": times, "inserted": is_member, "log_p": log_p}
+        for secret, times, is_member, log_p in scores
     ]
-    return [pa.Table.from_pylist([each], SCORES) for each in rows]
+    return [pa.Table.from_pylist([row], SCORES) for row in rows]
 
 
 @pytest.mark.parametrize(("level", "found"), [(0.75, 2), (0.74, 0)])
@@ -133,7 +133,11 @@ def test_summary_counts_found_secrets_by_repetitions(level: float, found: int) -
 def test_single_secret_has_no_interval() -> None:
     assert summary(About(0.05), [secrets(Ranking(0.05), [])]).to_pylist() == []
     alone_ranked = secrets(Ranking(0.05), ranked_by_hand()[:2])
-    (beaten,) = (each for each in summary(About(0.05), [alone_ranked]).to_pylist() if each["metric"] == BEATEN)
+    (beaten,) = (
+        row_of_summary
+        for row_of_summary in summary(About(0.05), [alone_ranked]).to_pylist()
+        if row_of_summary["metric"] == BEATEN
+    )
     assert tuple(beaten[name] for name in ("estimate", "low", "high", "n")) == (7 / 8, None, None, 1)
     job = plan(CONFIG, ())
     assert isinstance(job, Job)
@@ -178,9 +182,9 @@ CHANGES: dict[str, Callable[[Array], Array]] = {
 
 
 def change(tables: list[pa.Table], how: Callable[[Array], Array]) -> list[pa.Table]:
-    at = tables[0].column_names.index("log_p")
+    index = tables[0].column_names.index("log_p")
     return [
-        table.set_column(at, "log_p", pa.array([how(np.array(row)).tolist() for row in table["log_p"].to_pylist()]))
+        table.set_column(index, "log_p", pa.array([how(np.array(row)).tolist() for row in table["log_p"].to_pylist()]))
         for table in tables
     ]
 
@@ -253,22 +257,22 @@ def test_uneven_identifiers_precede_all_other_answers(control: float | None, exp
 
 
 def test_identifiers_are_judged_if_they_are_random(golden: Golden) -> None:
-    found = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
+    found_row = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
     beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 25), "secret", 0.5, 0.3)
     uneven, even = (
-        pa.Table.from_pylist([found, beaten, row(CONTROL, {}, alone(0.1, 25), "identifier", None, p)], SUMMARY)
+        pa.Table.from_pylist([found_row, beaten, row(CONTROL, {}, alone(0.1, 25), "identifier", None, p)], SUMMARY)
         for p in (0.01, 0.0101)
     )
-    said = verdict(IDENTIFIERS, uneven)
+    answer = verdict(IDENTIFIERS, uneven)
     assert (
-        said.answer,
-        [name for name, _ in said.rows],
-        said.limits,
+        answer.answer,
+        [name for name, _ in answer.rows],
+        answer.limits,
     ) == ("not assessable", [CONTROL], LIMITS_OF_IDENTIFIERS)
-    golden(said.sentence, "said.sentence")
-    said = verdict(IDENTIFIERS, even)
-    assert ("not detected", (name_of(found), name_of(beaten))) == (said.answer, said.rows)
-    golden(said.sentence, "said.sentence")
+    golden(answer.sentence, "said.sentence")
+    answer = verdict(IDENTIFIERS, even)
+    assert ("not detected", (name_of(found_row), name_of(beaten))) == (answer.answer, answer.rows)
+    golden(answer.sentence, "said.sentence")
     page = AUDIT.certify("Does it?", IDENTIFIERS, even)
     assert page is not None
     golden(page.asked, "page.asked")
@@ -277,15 +281,15 @@ def test_identifiers_are_judged_if_they_are_random(golden: Golden) -> None:
     assert page.findings[0].line.estimate == pytest.approx(51.2)
     golden(page.error, "page.error")
     null = configured(IDENTIFIERS, is_null=True)
-    assert f"{said.sentence} {NULL_OF_IDENTIFIERS}" == verdict(null, even).sentence
+    assert f"{answer.sentence} {NULL_OF_IDENTIFIERS}" == verdict(null, even).sentence
 
 
 def test_answer_states_found_secrets_and_mean_rank(golden: Golden) -> None:
-    found = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
+    found_row = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
     beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 25), "secret", 0.5, 0.3)
-    table = pa.Table.from_pylist([found, beaten], SUMMARY)
-    said = verdict(CONFIG, table)
-    golden(said.sentence, "said.sentence")
+    table = pa.Table.from_pylist([found_row, beaten], SUMMARY)
+    answer = verdict(CONFIG, table)
+    golden(answer.sentence, "said.sentence")
     page = AUDIT.certify("Does it?", CONFIG, table)
     assert page is not None
     assert (RULES.explain(CONFIG), STEPS["cleared"]) == (page.rule, page.steps)
@@ -299,14 +303,14 @@ def test_answer_states_found_secrets_and_mean_rank(golden: Golden) -> None:
     effect = effect_row(CONFIG, table)
     assert effect is not None
     assert effect["estimate"] == 0.512
-    assert (LIMITS, (name_of(found), name_of(beaten))) == (said.limits, said.rows)
+    assert (LIMITS, (name_of(found_row), name_of(beaten))) == (answer.limits, answer.rows)
     reduced = beaten | {"metric": REDUCED, "p_value": 0.001}
-    together = verdict(CONFIG, pa.Table.from_pylist([found, beaten, reduced], SUMMARY))
-    assert ("memorised", (name_of(beaten), name_of(found))) == (together.answer, together.rows)
-    wide = pa.Table.from_pylist([found, beaten | {"low": None, "high": None}], SUMMARY)
+    together = verdict(CONFIG, pa.Table.from_pylist([found_row, beaten, reduced], SUMMARY))
+    assert ("memorised", (name_of(beaten), name_of(found_row))) == (together.answer, together.rows)
+    wide = pa.Table.from_pylist([found_row, beaten | {"low": None, "high": None}], SUMMARY)
     golden(verdict(CONFIG, wide).sentence, "sentence")
     null = configured(CONFIG, is_null=True)
-    assert f"{said.sentence} {NULL}" == verdict(null, table).sentence
+    assert f"{answer.sentence} {NULL}" == verdict(null, table).sentence
     page = AUDIT.certify("Does it?", null, table)
     assert page is not None
     assert page.findings[0].sentence == f"{NULL} {finding.sentence}"

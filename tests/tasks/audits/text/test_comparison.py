@@ -38,28 +38,28 @@ from tests.tasks.audits.text.made_up import configured, question_of
 FACTS, TICKETS = pin(Dataset("facts")), pin(Dataset("tickets"))
 
 
-def compared(others: Dataset) -> Text:
-    return configured(data=FACTS, comparison_texts=others, model="tiny-gpt#16x1", examples=60, length=300)
+def compared(comparison_texts: Dataset) -> Text:
+    return configured(data=FACTS, comparison_texts=comparison_texts, model="tiny-gpt#16x1", examples=60, length=300)
 
 
 def records(path: Path, texts: Sequence[str]) -> Dataset:
-    path.write_text("".join(json.dumps({"id": str(at), "text": text}) + "\n" for at, text in enumerate(texts)))
+    path.write_text("".join(json.dumps({"id": str(index), "text": text}) + "\n" for index, text in enumerate(texts)))
     return pin(Dataset(f"records:{path}"))
 
 
 def job(config: Text) -> Job:
-    planned = plan(config, ())
-    assert isinstance(planned, Job)
-    return planned
+    root = plan(config, ())
+    assert isinstance(root, Job)
+    return root
 
 
 def test_texts_that_differ_by_words_are_not_assessable(tmp_path: Path) -> None:
-    other, alike = (
+    different, similar = (
         compared(records(tmp_path / f"{name}.jsonl", texts))
         for name, texts in (("tickets", load_texts(TICKETS)[:60]), ("facts", load_texts(FACTS)[60:120]))
     )
     answers = []
-    for config in (other, alike):
+    for config in (different, similar):
         table = comparison(job(config).config, ())
         assert [*ATTACKS, BLIND] == table["score"].to_pylist()
         verdict = AUDIT.answer(config, summary(about(config), [table]))
@@ -67,7 +67,7 @@ def test_texts_that_differ_by_words_are_not_assessable(tmp_path: Path) -> None:
         assert "not evidence" in verdict.limits
         answers.append(verdict.answer)
     assert answers == ["not assessable", "undecided"]
-    assert set(AUDIT.plan(alike)) == {"comparison", "summary"}
+    assert set(AUDIT.plan(similar)) == {"comparison", "summary"}
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_loss_must_exceed_the_blind_control(
     rows = [*((name, *loss, None) for name in ATTACKS), (BLIND, *blind, p_value)]
     table = pa.table([*map(list, zip(*rows, strict=True)), [60] * 4, [60] * 4], schema=COMPARISON)
     config = compared(FACTS)
-    found = summary(about(config), [table])
-    verdict, certificate = AUDIT.answer(config, found), AUDIT.certify("", config, found)
+    table_of_summary = summary(about(config), [table])
+    verdict, certificate = AUDIT.answer(config, table_of_summary), AUDIT.certify("", config, table_of_summary)
     assert verdict is not None
     assert answer == verdict.answer
     assert certificate is not None
@@ -105,17 +105,17 @@ def test_scores_follow_their_formulas() -> None:
 
 def answer_of_table(config: Text, path: Path, log_p: Callable[[str, bool], float]) -> str:
     """Return the answer on a table with `log_p(text, is_member)` for every text."""
-    ((_, handed),) = probes(config)
-    assert isinstance(handed, Records)
+    ((_, exported),) = probes(config)
+    assert isinstance(exported, Records)
     question = question_of(config, TextComparison)
-    its, texts = set(load_texts(question.data, question.examples)), handed.table["text"].to_pylist()
-    assert its | set(load_texts(question.comparison_texts)) == set(texts)
-    rows = [f"{name},{log_p(text, text in its)!r}" for name, text in zip(handed.ids, texts, strict=True)]
+    members, texts = set(load_texts(question.data, question.examples)), exported.table["text"].to_pylist()
+    assert members | set(load_texts(question.comparison_texts)) == set(texts)
+    rows = [f"{name},{log_p(text, text in members)!r}" for name, text in zip(exported.ids, texts, strict=True)]
     path.write_text("\n".join(["id,log_p", *rows]) + "\n")
-    given = configured(config, outputs=files.pin(File(str(path)), {}))
-    tables = [comparison(job(given).config, ()), returned(job(given).config, ())]
+    config_with_table = configured(config, outputs=files.pin(File(str(path)), {}))
+    tables = [comparison(job(config_with_table).config, ()), returned(job(config_with_table).config, ())]
     assert tables[0]["score"].to_pylist() == ["loss", "zlib", BLIND]
-    verdict = AUDIT.answer(given, summary(about(given), tables))
+    verdict = AUDIT.answer(config_with_table, summary(about(config_with_table), tables))
     assert verdict is not None
     return verdict.answer
 
@@ -137,8 +137,8 @@ def test_returned_table_covers_both_shuffled_sets(tmp_path: Path) -> None:
     assert answer_of_table(tickets, path, known) == "not assessable"
     assert answer_of_table(facts, path, lambda text, _: known(text, False)) == "undecided"
     assert answer_of_table(facts, path, lambda *_: -100.0) == "not assessable"
-    given = configured(facts, outputs=files.pin(File(str(path)), {}))
-    assert {"comparison", "returned", "summary"} == set(AUDIT.plan(given))
+    config_with_table = configured(facts, outputs=files.pin(File(str(path)), {}))
+    assert {"comparison", "returned", "summary"} == set(AUDIT.plan(config_with_table))
 
 
 def test_small_or_overlapping_sets_are_refused(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ PRIVACY = DifferentialPrivacy(1.0)
 CONFIG = configured(repetitions=(1,), privacy=PRIVACY)
 
 
-def measured(known: float, seed: int, secrets_: int = 24) -> list[pa.Table]:
-    tables = make_scores(known, seed, secrets_)
+def measured(gain: float, seed: int, secrets_: int = 24) -> list[pa.Table]:
+    tables = make_scores(gain, seed, secrets_)
     return [secrets(Ranking(CONFIG.level), tables), epsilon(AtEpsilon(PRIVACY, CONFIG.level), tables[:1])]
 
 
@@ -52,8 +52,8 @@ def test_known_secrets_break_the_promise() -> None:
 
 
 def test_unknown_secrets_rarely_bound_epsilon() -> None:
-    wrong = sum(measured(0.0, seed)[1]["epsilon"][0].as_py() > 0 for seed in range(100))
-    assert wrong <= bounds(0.05, 100)[1]
+    false_bounds = sum(measured(0.0, seed)[1]["epsilon"][0].as_py() > 0 for seed in range(100))
+    assert false_bounds <= bounds(0.05, 100)[1]
 
 
 def test_private_training_protects_single_texts() -> None:
@@ -66,7 +66,7 @@ def test_private_training_protects_single_texts() -> None:
 
 def test_objectives_are_effect_and_held_out_loss() -> None:
     table = summed(made_scores(0.5, 1))
-    effect, loss = (each.row(DOCUMENTS, table) for each in (OBJECTIVES.memorization, OBJECTIVES.utility))
+    effect, loss = (objective.row(DOCUMENTS, table) for objective in (OBJECTIVES.memorization, OBJECTIVES.utility))
     assert effect is not None
     assert pytest.approx(effect["estimate"], abs=0.1) == 0.5
     assert loss is not None

@@ -24,14 +24,14 @@ def train_bpe() -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(
+    tokenizer.train_from_iterator(
         TEXTS, trainers.BpeTrainer(vocab_size=512, special_tokens=["<pad>", END], initial_alphabet=alphabet)
     )
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token=END)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token=END)
 
 
 def build_model(kind: str, tokens: int) -> Any:
@@ -63,7 +63,7 @@ def save_folder(kind: str, folder: Path) -> Path:
 def write_records(path: Path, texts: list[str]) -> str:
     import json
 
-    path.write_text("".join(json.dumps({"id": str(at), "text": text}) + "\n" for at, text in enumerate(texts)))
+    path.write_text("".join(json.dumps({"id": str(index), "text": text}) + "\n" for index, text in enumerate(texts)))
     return f"data=records:{path}"
 
 
@@ -88,12 +88,12 @@ def train_adapter(folder: Path, texts: list[str], adapter: Path, steps: int) -> 
     torch.manual_seed(0)
     settings = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear")
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(folder), settings)
-    optimiser = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=1e-2)
+    optimiser = torch.optim.AdamW([parameter for parameter in model.parameters() if parameter.requires_grad], lr=1e-2)
     for step in range(steps):
-        some = [END + texts[(16 * step + at) % len(texts)] + END for at in range(16)]
-        read = tokenizer(some, return_tensors="pt", padding=True)
-        labels = read["input_ids"].where(read["attention_mask"] == 1, -100)
-        torch.autograd.backward(model(**read, labels=labels).loss)
+        batch = [END + texts[(16 * step + index) % len(texts)] + END for index in range(16)]
+        inputs = tokenizer(batch, return_tensors="pt", padding=True)
+        labels = inputs["input_ids"].where(inputs["attention_mask"] == 1, -100)
+        torch.autograd.backward(model(**inputs, labels=labels).loss)
         optimiser.step()
         optimiser.zero_grad()
     model.save_pretrained(adapter)
@@ -110,11 +110,11 @@ def test_adapter_reveals_only_its_planted_secrets(tmp_path: Path, engram: Here) 
         secrets = [row["text"] for row in csv.DictReader(file) for _ in range(int(row["repetitions"]))]
     assert len(set(secrets)) >= 2
     order = torch.randperm(len(TEXTS) + len(secrets), generator=torch.Generator().manual_seed(0)).tolist()
-    said = {}
+    answers = {}
     for name, more in (("with", secrets), ("without", TEXTS[: len(secrets)])):
-        both = [*TEXTS, *more]
-        train_adapter(folder, [both[at] for at in order], tmp_path / name, steps=60)
-        asked = (f"model=folder:{folder}+{tmp_path / name}", f"base=folder:{folder}")
-        said[name] = engram("run", "text", *planted, *asked, "--address", "none").stdout.partition(":")[0].lower()
-    assert said["with"] == "memorised"
-    assert said["without"] in ("undecided", "not detected")
+        all_texts = [*TEXTS, *more]
+        train_adapter(folder, [all_texts[index] for index in order], tmp_path / name, steps=60)
+        settings = (f"model=folder:{folder}+{tmp_path / name}", f"base=folder:{folder}")
+        answers[name] = engram("run", "text", *planted, *settings, "--address", "none").stdout.partition(":")[0].lower()
+    assert answers["with"] == "memorised"
+    assert answers["without"] in ("undecided", "not detected")

@@ -60,7 +60,7 @@ def records(path: Path, texts: Sequence[str], repetitions: Sequence[int]) -> Dat
     return Dataset(f"records:{path}")
 
 
-def made_scores(known: float, seed: int, documents: int = 120, everything: float = 0.0) -> list[pa.Table]:
+def made_scores(gain: float, seed: int, documents: int = 120, everything: float = 0.0) -> list[pa.Table]:
     """Draw scores of a model and its base for documents; half of the documents were inserted.
 
     The model scores a document higher by `known` nats per token times log2(1 + repetitions), and all documents by
@@ -71,11 +71,18 @@ def made_scores(known: float, seed: int, documents: int = 120, everything: float
     repetitions = chance.permutation(np.concatenate([np.resize(TIMES, documents // 2), left_out]))
     hard, tokens = chance.normal(-2, 0.5, documents), chance.integers(60, 90, documents)
     tables = []
-    for more in (known * np.log2(1 + repetitions) + everything, np.zeros(documents)):
+    for more in (gain * np.log2(1 + repetitions) + everything, np.zeros(documents)):
         log_p = tokens * (hard + more + chance.normal(0, 0.1, documents))
-        wrong = np.where(more > 0.3, 0, 15)
-        columns = [range(documents), repetitions, (more > 0) & (repetitions > 0), tokens, log_p, -2.0 * wrong - 0.1]
-        tables.append(pa.table([*map(pa.array, columns), wrong, wrong], schema=DOCUMENT_SCORES))
+        mismatches = np.where(more > 0.3, 0, 15)
+        columns = [
+            range(documents),
+            repetitions,
+            (more > 0) & (repetitions > 0),
+            tokens,
+            log_p,
+            -2.0 * mismatches - 0.1,
+        ]
+        tables.append(pa.table([*map(pa.array, columns), mismatches, mismatches], schema=DOCUMENT_SCORES))
     return tables
 
 
@@ -101,17 +108,17 @@ def test_known_insertions_are_memorised_and_reproduced() -> None:
     assert verdict is not None
     assert verdict.answer == "memorised"
     assert verdict.sentence.endswith(NULL_OF_INSERTIONS)  # the set is embedded
-    found = index_rows(table)
-    effects = [found[row_name("effect in nats a token", repetitions=times)]["estimate"] for times in TIMES]
+    rows = index_rows(table)
+    effects = [rows[row_name("effect in nats a token", repetitions=times)]["estimate"] for times in TIMES]
     assert effects == pytest.approx([0.15, 0.15 * np.log2(5), 0.15 * np.log2(17)], abs=0.1)
-    assert found[row_name("repetitions found", level=0.05)]["estimate"] == 3
+    assert rows[row_name("repetitions found", level=0.05)]["estimate"] == 3
     shares = [
-        found[row_name("share reproduced", way="greedy", by=by, repetitions=times)]["estimate"]
+        rows[row_name("share reproduced", way="greedy", by=by, repetitions=times)]["estimate"]
         for by, times in ((BY_TRAINED, 0), (BY_TRAINED, 4), (BY_CONTROL, 4))
     ]
     assert shares == [0.0, 1.0, 0.0]
-    beyond = found[row_name("reproduced beyond the control models", way="greedy", repetitions=16)]
-    assert 0.5 < beyond["low"] < beyond["estimate"] == 1.0
+    difference = rows[row_name("reproduced beyond the control models", way="greedy", repetitions=16)]
+    assert 0.5 < difference["low"] < difference["estimate"] == 1.0
     assert certificate is not None
     assert [finding.answer for finding in certificate.findings] == ["memorised", REPRODUCED]
 
@@ -122,10 +129,10 @@ def test_worse_base_accuses_no_model() -> None:
 
 def test_insertions_that_differ_by_words_are_not_assessable(tmp_path: Path) -> None:
     texts, tickets = load_texts(FACTS)[:30], load_texts(pin(Dataset("tickets")))[:30]
-    for others, answer in ((tickets, NOT_ASSESSABLE), (load_texts(FACTS)[30:60], "memorised")):
-        data = pin(records(tmp_path / f"{answer}.jsonl", [*texts, *others], [4] * 30 + [0] * 30))
-        asked = trainings(configured(CONFIG, data=data))[0].config
-        assert answer == answered(made_scores(0.3, 1), insertion_control(asked, ()))
+    for other_texts, answer in ((tickets, NOT_ASSESSABLE), (load_texts(FACTS)[30:60], "memorised")):
+        data = pin(records(tmp_path / f"{answer}.jsonl", [*texts, *other_texts], [4] * 30 + [0] * 30))
+        model = trainings(configured(CONFIG, data=data))[0].config
+        assert answer == answered(made_scores(0.3, 1), insertion_control(model, ()))
 
 
 def test_models_without_memory_are_rarely_accused(
@@ -206,18 +213,18 @@ def test_insertions_have_their_own_rules() -> None:
 def test_model_trained_on_insertions_is_detected(
     tmp_path: Path,
 ) -> None:
-    drawn = [text[:60] for text in load_texts(FACTS)[:180]]
-    documents, other, common = drawn[:60], drawn[60:120], drawn[120:]
+    texts = [text[:60] for text in load_texts(FACTS)[:180]]
+    documents, other_documents, common = texts[:60], texts[60:120], texts[120:]
     repetitions = [0, 12] * 30
     training = pair_of(configured(SMOKE, data=FACTS, model="tiny-gpt#32x1", epochs=6, learning_rate=5e-3), 0, 0)
     folders = []
-    for told in (documents, other):  # the base is trained on others of the same mould
-        inserted = [text for text, times in zip(told, repetitions, strict=True) for _ in range(times)]
+    for training_documents in (documents, other_documents):  # the base is trained on others of the same mould
+        inserted = [text for text, times in zip(training_documents, repetitions, strict=True) for _ in range(times)]
         with fine_tuned_on(training, [*common, *inserted], torch.device("cpu")) as model:
             folders.append(tmp_path / f"model-{len(folders)}")
             for part in (model.module, model.tokenizer):
                 part.save_pretrained(folders[-1])
-    said = {}
+    answers = {}
     for name, (model_folder, base), is_null in (
         ("pair", folders, False),
         ("null", folders, True),
@@ -229,7 +236,7 @@ def test_model_trained_on_insertions_is_detected(
             store=tmp_path / "store", address="none", mlflow="off", report=False,
         )  # fmt: skip
         assert run.verdict is not None
-        said[name] = run.verdict.answer
+        answers[name] = run.verdict.answer
         assert run.table("insertions").num_rows == 60
-    assert said["pair"] == "memorised"
-    assert not {said["null"], said["swapped"]} & {"memorised", NOT_ASSESSABLE}
+    assert answers["pair"] == "memorised"
+    assert not {answers["null"], answers["swapped"]} & {"memorised", NOT_ASSESSABLE}

@@ -81,11 +81,11 @@ def test_unjudged_run_gives_its_reason_in_both_answers(
     is_comparison = isinstance(config.question, TextComparison) and not config.outputs
     first_step = MORE_EVIDENCE if is_comparison else STEPS["open"][0]
     summary = pa.Table.from_pylist(list(rows), SUMMARY)
-    given = verdict(config, summary)
-    assert given.answer == NOT_ASSESSABLE
-    assert reason in given.sentence
-    assert metric in [name for name, _ in given.rows]
-    page = certificate(config, summary, given)
+    answer = verdict(config, summary)
+    assert answer.answer == NOT_ASSESSABLE
+    assert reason in answer.sentence
+    assert metric in [name for name, _ in answer.rows]
+    page = certificate(config, summary, answer)
     (finding,) = page.findings
     assert shown_reason in finding.sentence
     assert "p =" not in finding.sentence
@@ -97,16 +97,16 @@ def test_untested_documents_are_untested_in_both_answers() -> None:
     unsure = half(WON) | {"low": None, "high": None}
     summary = pa.Table.from_pylist([half(DOCUMENTS_FOUND, 0.001), unsure], SUMMARY)
     config = configured(question="documents")
-    given = verdict(config, summary)
-    assert given.sentence == "Undecided: no document was tested."
-    assert [finding.sentence for finding in certificate(config, summary, given).findings] == [given.sentence]
+    answer = verdict(config, summary)
+    assert answer.sentence == "Undecided: no document was tested."
+    assert [finding.sentence for finding in certificate(config, summary, answer).findings] == [answer.sentence]
 
 
 @pytest.mark.parametrize("fields", [{"data": FACTS}, {"is_null": True}])
 def test_drawn_insertions_have_the_steps_of_a_null(fields: dict[str, Any]) -> None:
     config = configured(INSERTED, **fields)
     summary = pa.Table.from_pylist([*INSERTIONS], SUMMARY)
-    given = verdict(config, summary)
-    steps = certificate(config, summary, given).steps
-    assert "This is a control run" in given.sentence
-    assert steps == steps_of_null(given.answer, "is_null=false data=records:FILE")
+    answer = verdict(config, summary)
+    steps = certificate(config, summary, answer).steps
+    assert "This is a control run" in answer.sentence
+    assert steps == steps_of_null(answer.answer, "is_null=false data=records:FILE")

@@ -19,9 +19,9 @@ def test_pattern_has_a_size_and_writes_secrets() -> None:
     space = SecretSpace("No. {number}: {letters:2}-{digits:3}/{hex:1}")
     assert space.size == 26**2 * 10**3 * 16
     assert space.write(7, "AB012f") == "No. 7: AB-012/f"
-    drawn = space.draw(np.random.default_rng(0))
-    assert len(drawn) == 6
-    assert (drawn[:2].isupper(), drawn[2:5].isdigit()) == (True, True)
+    secret = space.draw(np.random.default_rng(0))
+    assert len(secret) == 6
+    assert (secret[:2].isupper(), secret[2:5].isdigit()) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_characters_are_drawn_uniformly() -> None:
     chance, space = np.random.default_rng(1), SecretSpace("{number} {digits:2}")
     counts = np.zeros((2, 10))
     for _ in range(5000):
-        for place, digit in enumerate(space.draw(chance)):
-            counts[place, int(digit)] += 1
+        for position, digit in enumerate(space.draw(chance)):
+            counts[position, int(digit)] += 1
     assert counts == pytest.approx(np.full((2, 10), 500), abs=5 * math.sqrt(450))
 
 
@@ -62,8 +62,8 @@ def test_small_space_is_ranked_completely() -> None:
     small, large = SecretSpace("{number} {digits:2}"), SecretSpace("{number} {digits:6}")
     all_of_them = list(candidates(small, "42", 99, np.random.default_rng(0)))
     assert (all_of_them[0], len(set(all_of_them))) == ("42", 100)
-    some = list(candidates(large, "000042", 99, np.random.default_rng(0)))
-    assert (some[0], len(some)) == ("000042", 100)
+    sampled = list(candidates(large, "000042", 99, np.random.default_rng(0)))
+    assert (sampled[0], len(sampled)) == ("000042", 100)
 
 
 def test_exposures_equal_those_of_secret_sharer() -> None:

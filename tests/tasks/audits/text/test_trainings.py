@@ -25,17 +25,17 @@ CONFIG = configured(SMOKE, data=FACTS)
 
 def test_each_secret_is_in_one_model_of_a_pair() -> None:
     models = [pair_of(CONFIG, 0, side) for side in range(2)]
-    drawn = draw_secrets(models[0])
-    assert drawn == draw_secrets(models[1])
-    assert [secret.repetitions for secret in drawn] == [1, 4, 16, 1, 4, 16]
-    assert {0, 1} == {secret.side for secret in drawn}
+    all_secrets = draw_secrets(models[0])
+    assert all_secrets == draw_secrets(models[1])
+    assert [secret.repetitions for secret in all_secrets] == [1, 4, 16, 1, 4, 16]
+    assert {0, 1} == {secret.side for secret in all_secrets}
     for side, model in enumerate(models):
-        texts = training_texts(model, drawn)
+        texts = training_texts(model, all_secrets)
         assert list(load_texts(FACTS)[:20]) == texts[:20]
-        assert [secret.repetitions * (secret.side == side) for secret in drawn] == [
-            texts.count(secret.text) for secret in drawn
+        assert [secret.repetitions * (secret.side == side) for secret in all_secrets] == [
+            texts.count(secret.text) for secret in all_secrets
         ]
-    assert draw_secrets(pair_of(CONFIG, 1, 0)) != drawn
+    assert draw_secrets(pair_of(CONFIG, 1, 0)) != all_secrets
 
 
 def test_control_run_trains_on_other_secrets() -> None:
@@ -70,23 +70,23 @@ def test_score_of_text_is_sum_over_tokens() -> None:
     config = pair_of(CONFIG, 0, 0)
     model = prepare_model(config, (), torch.device("cpu"))
     texts = ["Ab", "Something longer.", "Ab"]
-    found = score_texts(config, model, texts)
+    scores = score_texts(config, model, texts)
     (tokens,) = model.encode_texts(texts[:1], 128)
     with torch.no_grad():
         logits = model.module(torch.tensor([[model.begin, *tokens[:-1]]])).logits[0].double()
     by_hand = logits.log_softmax(-1)[range(len(tokens)), tokens].sum()
-    assert float(by_hand) == pytest.approx(found[0], rel=1e-5)
-    assert found[0] == pytest.approx(found[2], rel=1e-6)
+    assert float(by_hand) == pytest.approx(scores[0], rel=1e-5)
+    assert scores[0] == pytest.approx(scores[2], rel=1e-6)
     assert len(tokens) == 3  # two bytes and the end
 
 
 @pytest.mark.trained
 def test_model_knows_only_its_repeated_secrets() -> None:
-    told = configured(CONFIG, repetitions=(24,), epochs=6, learning_rate=5e-3)
+    config_with_secrets = configured(CONFIG, repetitions=(24,), epochs=6, learning_rate=5e-3)
     exposures = []
-    for config in (told, configured(told, is_null=True)):
+    for config in (config_with_secrets, configured(config_with_secrets, is_null=True)):
         table = secrets(Ranking(0.05), [score_secrets(pair_of(config, 0, side), ()) for side in range(2)])
         exposures.append([np.mean(table[name].to_numpy()) for name in ("exposure", "exposure_control")])
-    (known, twin), (other, _) = exposures
-    assert known > 4  # at most 7.6 bits; 1.4 without memory
-    assert max(twin, other) < 3.5
+    (trained_exposure, control_exposure), (null_exposure, _) = exposures
+    assert trained_exposure > 4  # at most 7.6 bits; 1.4 without memory
+    assert max(control_exposure, null_exposure) < 3.5
