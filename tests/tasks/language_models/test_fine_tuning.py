@@ -49,7 +49,7 @@ def test_links_of_a_chain_record_all_answers() -> None:
 def test_private_training_in_links_is_refused() -> None:
     private = FineTuning(DATA, TINY, epochs=4, privacy=Privacy(3.0))
     assert len(chain(fine_tune, private, 0, part=up_to)) == 1
-    with pytest.raises(ValueError, match="a private training is not divided into links"):
+    with pytest.raises(ValueError, match="A private training is not divided into links"):
         chain(fine_tune, private, 2, part=up_to)
 
 
