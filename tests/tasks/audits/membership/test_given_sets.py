@@ -159,7 +159,7 @@ def test_both_sets_have_all_classes(
         ({"data": "list:a.csv", "given.members": "column:a/b"}, "a column of members must not contain"),
         (
             {"data": "list:a.csv", "given.members": "column:a", "given.non_members": "{mine}"},
-            "given.non_members is a field of question.records=sets, but another setting belongs to question.records=column",
+            "given.non_members is a field of question.records=sets, but another setting belongs to",
         ),
         ({"data": "{mine}", "examples": 30}, "Set given.members to images that the model was trained on"),
         ({"given.members": "{mine}"}, "question.records.non_members is missing; only members is given"),
