@@ -151,7 +151,7 @@ def test_images_of_another_shape_and_vectors_that_are_not_finite_are_refused() -
     images, vectors = some()
     with pytest.raises(ValueError, match="images are 10x8x8x3, with 9 vectors; they must be at least two"):
         fit_diffusion(TINY, images, vectors[:9])
-    with pytest.raises(ValueError, match=r"images 10x4x8x3; .* of 8 x 8 x 3"):
+    with pytest.raises(ValueError, match=r"images are 10x4x8x3, .* of 8 x 8 x 3"):
         fit_diffusion(TINY, images[:, :4], vectors)
     vectors[3, 1] = np.inf
     with pytest.raises(ValueError, match="vectors must be finite; 1 of 10 are not"):

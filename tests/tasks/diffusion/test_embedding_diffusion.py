@@ -103,7 +103,7 @@ def test_only_the_last_link_of_a_chain_keeps_its_model_and_it_is_that_of_the_unb
 def test_tables_without_a_model_are_told_in_one_line() -> None:
     with pytest.raises(ValueError, match="a table of snapshots is empty; the training must keep its weights after"):
         train_diffusion(CONFIG, [snapshots()])
-    with pytest.raises(ValueError, match="a table of a diffusion model is empty; the last link"):
+    with pytest.raises(ValueError, match="a table of a diffusion model is empty; only the last link"):
         model_of(DIFFUSION.empty_table())
 
 
