@@ -283,10 +283,11 @@ def main(arguments: Sequence[str]) -> None:
         trials.append(try_recognition(world_config, answers))
         results += judge_owners(world_config, answers, trials[-1])
     setting = measurement_facts(world_config.draws.query.data.name, torch.device("cpu"))
+    images = len(world_config.draws.query.pool.rows(load(world_config.draws.query.data)))
+    known_shares = ", ".join(f"{share:g}" for share in world_config.draws.partial)
     setting["audit"] = (
-        f"{len(world_config.draws.query.pool.rows(load(world_config.draws.query.data)))} images, half of them held "
-        f"back; models of 1,000 images, a share of {options.share:g} of D_C; {world_config.draws.replicates} replicates, known shares "
-        f"{', '.join(f'{share:g}' for share in world_config.draws.partial)}; mlp1, {world_config.draws.epochs} epochs"
+        f"{images} images, half of them held back; models of 1,000 images, a share of {options.share:g} of D_C; "
+        f"{world_config.draws.replicates} replicates, known shares {known_shares}; mlp1, {world_config.draws.epochs} epochs"
     )
     setting["seeds"] = f"{options.seed} to {options.seed + options.worlds - 1}, one for each of the worlds"
     publish_counts("Owners with data of their own", setting, markdown(results) + describe_trials(trials), options.out)
