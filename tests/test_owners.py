@@ -204,16 +204,16 @@ FAULTS = {
     ),
     "NaN": Fault(
         replace_value(float("nan")),
-        r"the numbers of image '{fourth}' are not all finite: nan, .* so are 1 of",
+        r"the numbers of image '{fourth}' are not all finite: nan, .* this applies to 1 of",
         r"log_p of '{fourth}' is nan; it must be a log probability in nats, finite and at most 0; 1 of",
-        r"the embedding of '{fourth}' has a number that is missing or not finite; 1 of",
+        r"the embedding of '{fourth}' has a number that is missing or not finite, as have 1 of",
         r"{fourth} is NaN; it must be text, or a list of texts",
     ),
     "infinite": Fault(
         replace_value(float("-inf")),
-        r"the numbers of image '{fourth}' are not all finite: -inf, .* so are 1 of",
+        r"the numbers of image '{fourth}' are not all finite: -inf, .* this applies to 1 of",
         r"log_p of '{fourth}' is -inf; it must be a log probability in nats, finite and at most 0; 1 of",
-        r"the embedding of '{fourth}' has a number that is missing or not finite; 1 of",
+        r"the embedding of '{fourth}' has a number that is missing or not finite, as have 1 of",
         r"{fourth} is -Infinity; it must be text, or a list of texts",
     ),
     "another kind of number": Fault(
@@ -224,7 +224,7 @@ FAULTS = {
     ),
     "in percent": Fault(print_percent, r"are not all probabilities, in \[0, 1\]"),
     "labels alone": Fault(keep_labels, r"unknown column 'class'|has no confidences"),
-    "column added": Fault(add_column, r"has the unknown column 'extra' \(1 of them\); it takes image and p0, p1"),
+    "column added": Fault(add_column, r"has the unknown column 'extra' \(1 in total\); expected image and p0, p1"),
     "answer added": Fault(
         add_row, relational=r"answers 1 questions that are not of its set, the first of them 'extra'"
     ),

@@ -214,7 +214,7 @@ def test_each_mark_is_told_with_its_value_at_the_precision_of_the_interval() -> 
     assert [(entry.mark, entry.words) for entry in legend_entries(EFFECT)] == [
         ("estimate", "0.37: what was found"),
         ("range", "0.18 to 0.55: its 95 % interval"),
-        ("null", "0: where nothing is memorised"),
+        ("null", "0: if nothing is memorised"),
         ("boundary", "0.1: not detected below"),
     ]
     assert [entry.words for entry in legend_entries(PLACE)][:2] == [

@@ -28,14 +28,15 @@ def audit(**more: object) -> Audit:
 
 
 def test_the_usual_answers_are_every_audits_unless_it_has_its_own() -> None:
-    usual = ["memorised", "not detected", "forgotten", "not forgotten", "below the relevant size", "undecided"]
+    usual = ["memorised", "not detected", "forgotten", "not forgotten", "below the relevant size"]
+    usual += ["not assessable", "undecided"]
     assert usual == list(ANSWERS) == list(audit().wording.answers)
     for answer in usual:
         said = audit().answer(Config(answer), NOTHING)
         assert said is not None
         assert answer == said.answer
     tones = [ANSWERS[answer].tone for answer in usual]
-    assert tones == ["accused", "cleared", "cleared", "accused", "open", "open"]
+    assert tones == ["accused", "cleared", "cleared", "accused", "open", "open", "open"]
 
 
 def test_an_answer_that_is_not_declared_is_refused_in_a_line() -> None:

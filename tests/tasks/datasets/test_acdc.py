@@ -180,14 +180,17 @@ def test_an_absent_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path: 
 @pytest.mark.parametrize(
     ("table", "expected"),
     [
-        (None, "is not there; ACDC comes without field strengths: write it with the columns patient and tesla, 1.5 or"),
-        ("id,tesla\n1,3\n", "has the columns ['id', 'tesla']; patient and tesla must be there"),
+        (
+            None,
+            "does not exist; ACDC does not include field strengths: write this file with the columns patient and tesla",
+        ),
+        ("id,tesla\n1,3\n", "has the columns ['id', 'tesla']; expected patient and tesla"),
         ("patient,tesla\n1,1.5\n3,3\n", "does not name patient002 of "),
         (TABLE.replace("102", "103"), "does not name patient102 of "),
         ("patient,tesla\n1,7\n", "line 2 has '7' tesla; it must be 1.5 or 3"),
         ("patient,tesla\n1\n", "line 2 has 1 values; it must have 2"),
         ("patient,tesla\nJo,3\n", "line 2 has the patient 'Jo'; it must be like patient001 or 1"),
-        (f"{TABLE}patient002,1.5\n", "line 7 gives patient 002 another field strength"),
+        (f"{TABLE}patient002,1.5\n", "line 7 has another field strength for patient 002"),
         (TABLE.replace(",3", ",1.5").replace(".0", ""), "has no patient of "),
     ],
 )
@@ -232,8 +235,8 @@ def nan() -> NDArray[np.float32]:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        (volume(2, SHAPE[:3]), "is 20 x 30 x 3; it must have four axes: x, y, slices and frames"),
-        (nan(), "holds values that are not finite; each must be a number"),
+        (volume(2, SHAPE[:3]), "is 20 x 30 x 3; expected four axes: x, y, slices and frames"),
+        (nan(), "contains values that are not finite; expected numbers only"),
         (np.full(SHAPE, 7, np.int16), "has the value 7 at its 1st and its 99th percentile; nothing is seen"),
         (volume(2).astype(np.complex64), "holds values of the type complex64; they must be real numbers"),
     ],
@@ -258,7 +261,7 @@ def test_a_header_that_tells_of_more_than_there_is_is_refused_before_room_is_mad
     header = np.frombuffer(path.read_bytes(), np.uint8).copy()
     header[40:50].view("<i2")[:] = (4, 30_000, 30_000, 30_000, 30_000)
     path.write_bytes(header.tobytes())
-    expected = "its header tells of 30000 x 30000 x 30000 x 30000 values, more than the file holds"
+    expected = "its header announces 30000 x 30000 x 30000 x 30000 values, more than the file contains"
     assert f"patient003_4d.nii cannot be read as NIfTI: {expected}" in refused(load)
 
 

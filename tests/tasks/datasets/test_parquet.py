@@ -109,7 +109,7 @@ def test_validation_images_beside_a_test_split_are_noted(tmp_path: Path) -> None
     pq.write_table(table([png(PICTURES[0])] * 4), folder / "validation.parquet")
     assert pin(Dataset(f"parquet:{folder}")).digest == before
     name = f"parquet:{folder}"
-    note = "4 images of its validation split are not read, as it has a test split"
+    note = "4 images of its validation split are not read, since it has a test split"
     assert f"{name}: {note}" in data_notes(Dataset(name, before), {})
 
 
@@ -129,7 +129,7 @@ def test_a_split_alone_is_refused(tmp_path: Path, present: str, absent: str) -> 
             "train.parquet has the columns pixels, label; expected img or image, and label",
         ),
         ("train.parquet", table([]), "train.parquet has no rows"),
-        ("test.parquet", pa.table({"img": [b"x", None], "label": [1, 1]}), "test.parquet, row 1 has no picture"),
+        ("test.parquet", pa.table({"img": [b"x", None], "label": [1, 1]}), "test.parquet, row 1 has no image"),
         ("test.parquet", pa.table({"img": [b"x"], "label": [None]}), "test.parquet, row 0 has no label"),
         ("test.parquet", pa.table({"img": [b"x"], "label": [np.inf]}), "test.parquet, row 0: label is inf; it must be"),
         ("train-00001-of-00002.parquet", table([b"x"]), "all parts of train must be there, once each"),

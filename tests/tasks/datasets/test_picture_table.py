@@ -66,7 +66,7 @@ def test_splits_have_several_names(folder: Path, words: tuple[str, ...], unread:
     images = listed(folder, "path,label,split\n" + lines)
     assert (len(images.train_images), len(images.test_images)) == (2, 2)
     notes = data_notes(pin(Dataset(f"list:{folder / 'list.csv'}")), {})
-    expected = f"{unread} images of its validation split are not read, as it has a test split"
+    expected = f"{unread} images of its validation split are not read, since it has a test split"
     assert [expected in note for note in notes] == [True] * bool(unread)
 
 
@@ -81,8 +81,8 @@ def test_splits_have_several_names(folder: Path, words: tuple[str, ...], unread:
         ("path,label\nscans/9.png,a\n", "list.csv, line 2 names scans/9.png, but there is no file "),
         ("path,label\nscans/0.png,a\n./scans/0.png,a\n", "line 3 names ./scans/0.png again, after "),
         ("path,label,split\nscans/0.png,a,other\n", "line 2: split is 'other'; it must be train or test"),
-        ("path,label,split\nscans/0.png,a,train\n", "class 'a' has no picture in the test split, and 1 in all"),
-        ("path,label\nscans/0.png,a\nlist.csv,a\n", "list.csv cannot be read as a picture: cannot identify image file"),
+        ("path,label,split\nscans/0.png,a,train\n", "class 'a' has no image in the test split, and 1 in total"),
+        ("path,label\nscans/0.png,a\nlist.csv,a\n", "list.csv cannot be read as an image: cannot identify image file"),
         ('path,label\n"scans/0.png,a\n', "list.csv cannot be read as CSV: unexpected end of data"),
     ],
 )

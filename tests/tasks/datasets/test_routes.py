@@ -177,17 +177,17 @@ REFUSED: dict[str, tuple[bytes, str, str]] = {
     "two frames": (
         encode(Image.fromarray(RGB), "WEBP", save_all=True, append_images=[Image.fromarray(255 - RGB)]),
         "",
-        "holds 2 pictures; it must hold one",
+        "holds 2 images; it must contain one",
     ),
     "32-bit integers": (encode(Image.fromarray(GREY.astype(np.int32)), "TIFF"), "", "holds numbers of 32 bits"),
     "32-bit floats": (encode(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "", "holds numbers of 32 bits"),
-    "truncated": (encode(Image.fromarray(NOISE))[:-60], "", "cannot be read as a picture: "),
+    "truncated": (encode(Image.fromarray(NOISE))[:-60], "", "cannot be read as an image: "),
     "too many pixels": (
         png(12_000, 12_000),
         "",
-        "cannot be read as a picture: it has 12,000 x 12,000 pixels",
+        "cannot be read as an image: it has 12,000 x 12,000 pixels",
     ),
-    "another format": (encode(Image.fromarray(GREY), "GIF"), "", "cannot be read as a picture: "),
+    "another format": (encode(Image.fromarray(GREY), "GIF"), "", "cannot be read as an image: "),
     "above its bits": (
         encode(Image.fromarray(TWELVE)),
         "#bits11",
@@ -316,18 +316,18 @@ EMPTY = Sample(pictures(5), ["a", "b", "c", "a", "b"], ["train"] * 3 + ["test"] 
 
 @pytest.mark.parametrize("route", [name for name in ROUTES if not name.startswith("boxes")])
 def test_a_class_without_pictures_in_a_split_is_refused(route: str, tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="class 'c' has no picture in the test split, and 1 in all; each class must"):
+    with pytest.raises(DatasetError, match="class 'c' has no image in the test split, and 1 in total; each class must"):
         read(ROUTES[route](tmp_path, EMPTY))
 
 
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([0, 1], "declares the class 'dead', which no picture has; leave it out of the names"),
-        ([0, 2], "declares the class 'ill', which no picture has"),
-        ([0, 0.5], "is 0.5; the file's metadata has names for whole numbers alone"),
-        ([0, -1], "is -1; the names in the file's metadata are those of 0 to 2"),
-        ([0, 3], "is 3; the names in the file's metadata are those of 0 to 2"),
+        ([0, 1], "declares the class 'dead', which no image has; remove it from the names"),
+        ([0, 2], "declares the class 'ill', which no image has"),
+        ([0, 0.5], "is 0.5; the file's metadata has names for integers only"),
+        ([0, -1], "is -1; the file's metadata has names for 0 to 2"),
+        ([0, 3], "is 3; the file's metadata has names for 0 to 2"),
     ],
 )
 @pytest.mark.parametrize("route", OF_FILES)

@@ -251,7 +251,7 @@ def test_an_owner_who_could_guess_what_is_held_back_is_warned_of() -> None:
     given = with_settings(QUICKSTART, {"given.outputs": (File("table.csv"),)})
     secret = with_settings(given, secret="b1946ac92492d2347c62")
     bound = with_settings(secret, nonce="0" * 16, commitment="ab" * 32)
-    chosen = ["chosen by one party alone", f"commitment {'ab' * 32} and the nonce {'0' * 16} of the other party"]
+    chosen = ["chosen by the auditor alone", f"commitment {'ab' * 32} and the nonce {'0' * 16} of the other party"]
     for config, words in ((secret, chosen[0]), (bound, chosen[1])):
         assert words in said(*target("table.csv", *HELD), config=config).limits
     warned = [GUESSABLE in said(*target("table.csv", *HELD), config=config).sentence for config in (given, secret)]

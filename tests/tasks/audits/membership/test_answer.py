@@ -144,7 +144,7 @@ def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_
         said.sentence == f"{given.sentence} This is a null: no model was trained on the records that were asked about."
     )
     (keep, proper) = certificate(null, rows, said).steps
-    assert keep.startswith("Keep this page beside")
+    assert keep.startswith("Keep this page with")
     assert proper.endswith("unseen=false.")
 
 

@@ -119,7 +119,7 @@ def test_a_bound_is_judged_by_what_was_spent_and_by_0(
     ((said, line),) = [(finding.answer, finding.line) for finding in page.findings]
     assert line is not None
     assert answer == said
-    assert page.steps[0].startswith("Nothing follows" if answer == "undecided" else "Treat what")
+    assert page.steps[0].startswith("Draw no conclusion" if answer == "undecided" else "Treat the tested data")
     assert bound == line.estimate
     golden(page.rule, "page.rule")
     assert ("promise broken" in page.rule) == (spent is not None)

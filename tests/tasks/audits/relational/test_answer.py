@@ -392,7 +392,7 @@ def test_where_no_model_is_asked_there_is_no_number() -> None:
 
 
 def test_a_null_is_told_as_one_and_no_training_texts_are_to_be_treated(golden: Golden) -> None:
-    for right, answer, step in ((30, "memorised", "Nothing is disclosed by this"), (5, "undecided", "Keep this page")):
+    for right, answer, step in ((30, "memorised", "This is a false alarm"), (5, "undecided", "Keep this page")):
         scores = counted((right, 100), (5, 100))
         made = AUDIT.certify("Does it?", NULL, summary(NUMERIC, [measured(scores)]))
         assert made is not None
@@ -400,7 +400,7 @@ def test_a_null_is_told_as_one_and_no_training_texts_are_to_be_treated(golden: G
         assert answer == finding.answer
         golden(finding.sentence)
         assert made.steps[0].startswith(step)
-        assert "run the audit itself: relation=kept." in made.steps[-1]
+        assert "run the actual audit: relation=kept." in made.steps[-1]
     unanswered = AUDIT.certify("Does it?", NULL, SUMMARY.empty_table())
     assert unanswered is not None
     assert unanswered.findings[0].sentence.startswith(NOTICE_OF_NULL)

@@ -29,7 +29,7 @@ from tests.tasks.audits.text.made_up import configured
 
 FACTS = pin(Dataset("facts"))
 TABLE = File("log_p.csv", digest="0" * 64)
-TIES = "30 of 100 pairs of scores that are compared are equal"
+TIES = "30 of 100 compared pairs of scores are equal"
 TWICE = "the table has two numbers for 20 of 100 texts"
 UNEVEN, BLIND_WORDS = "not drawn evenly", "a bag of words"
 

@@ -282,7 +282,7 @@ def test_without_an_answer_the_certificate_says_that_none_was_asked() -> None:
 
 def test_pairs_without_evidence_are_undecided() -> None:
     verdict, page = judge(pairs.ANSWERING, UniqueFeature(), None)
-    assert verdict.sentence == page.findings[0].sentence == "Undecided: nothing has been measured yet."
+    assert verdict.sentence == page.findings[0].sentence == "Undecided: there are no measurements yet."
     assert verdict.limits == LIMITS
 
 

@@ -90,7 +90,7 @@ def test_conflicts_of_bets(settings: dict[str, Any], message: str) -> None:
         ),
         ({"given.shape": "28,28,2"}, "shape is (28, 28, 2); it must be height, width and 1 or 3 channels"),
         ({"given.models": ()}, "models is empty; it must name at least one file"),
-        ({"given.secret": "short"}, "secret has 5 characters; it must have at least 16"),
+        ({"given.secret": "short"}, "secret has 5 characters; expected at least 16"),
         (
             {"given.models": "m.pt", "given.secret": "0" * 16},
             "secret is given with models; it must be left out, since these are handed no images",

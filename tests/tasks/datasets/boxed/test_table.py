@@ -120,7 +120,7 @@ def test_numbers_are_labels_in_their_order(folder: Path) -> None:
             f"{COLUMNS},part\nscans/0.jpg,a,1,2,3,4,test\n",
             f"line 2: part is 'test'; it must be one of {GIVEN_PARTS[0]}",
         ),
-        (f"{COLUMNS}\nboxes.csv,a,1,2,3,4\n", r"boxes\.csv cannot be read as a picture: cannot identify image file"),
+        (f"{COLUMNS}\nboxes.csv,a,1,2,3,4\n", r"boxes\.csv cannot be read as an image: cannot identify image file"),
         (f'{COLUMNS}\n"scans', r"boxes\.csv cannot be read as CSV: unexpected end of data"),
     ],
 )
@@ -144,7 +144,7 @@ def test_one_picture_under_two_names_is_refused(folder: Path) -> None:
     (folder / "linked").symlink_to(folder)
     name = next(folder.rglob("*.jpg")).relative_to(folder)
     text = f"path,label,left,top,right,bottom,part\n{name},a,,,,,trained\nlinked/{name},a,,,,,held out\n"
-    with pytest.raises(DatasetError, match="write it in one way"):
+    with pytest.raises(DatasetError, match="use one spelling"):
         given(folder, text)
 
 
@@ -156,4 +156,4 @@ def test_equal_files_are_copies_and_change_the_digest(folder: Path) -> None:
     copied = given(folder, f"{COLUMNS}\n{rows(ROWS)}")
     assert copied.first_copies.tolist() == [0, 1, 0]
     (note,) = data_notes(pin(Dataset(f"boxed:{folder / 'boxes.csv'}")), {})
-    assert "1 groups of exact copies among the pictures (2 pictures)" in note
+    assert "1 groups of exact copies among the images (2 pictures)" in note

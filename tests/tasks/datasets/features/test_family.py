@@ -152,7 +152,7 @@ def test_a_family_that_cannot_be_is_refused(fields: dict[str, object], says: str
 
 
 def test_a_family_that_a_feature_does_not_have_is_refused(stamp: Picture, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="kind is letters, but the words 'JANE DOE' is no letter; it must be alike"):
+    with pytest.raises(ValueError, match="kind is letters, but the words 'JANE DOE' is not a letter; use alike"):
         family(JANE, Family("letters", 9), 1)
     with pytest.raises(ValueError, match=r"kind is names, but the picture stamp\.png is no words; it must be alike"):
         family(stamp, Family("names", 9, File("a")), 1)

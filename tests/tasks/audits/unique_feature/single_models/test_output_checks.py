@@ -70,7 +70,7 @@ def places(config: Any) -> list[str]:
             0.0,
             93,
             "not assessable",
-            "100 of 100 pairs of scores that are compared are equal",
+            "100 of 100 compared pairs of scores are equal",
         ),  # it never sees the feature
         (0.0, 70, "not assessable", "table 1 names the labels of 70 of 100 pictures, where 95 % are stated (p = "),
         (0.3, 93, "not assessable", " of 32 pictures that were handed out twice got two answers"),
