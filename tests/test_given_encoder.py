@@ -194,7 +194,7 @@ def test_an_owner_is_not_told_which_crops_are_of_training_pictures(here: Here) -
     assert ids[0] in said
     assert here("probes", "deja_vu", *RUN[2:6], "--out", "handed").stdout
     (folder / ids[0]).write_bytes(b"another")
-    assert "is not what would be written" in here("probes", "deja_vu", *RUN[2:6], "--out", "handed", code=1).stderr
+    assert "has different content" in here("probes", "deja_vu", *RUN[2:6], "--out", "handed", code=1).stderr
     (folder / ids[0]).unlink()
     here("probes", "deja_vu", *RUN[2:6], "--out", "handed")
 
@@ -252,7 +252,11 @@ def test_references_are_trained_here_and_the_encoder_has_a_rank_among_them(here:
     [
         (("given.model=gone.pt",), 1, "there is no file "),
         (("given.model=model.pickle",), 2, "expected model.pt (TorchScript), model.pt2 (torch.export), model.onnx"),
-        (("given.model=timm:resnet10t+w.txt",), 2, "weights for timm are one of .pt, .pth, .ckpt, .npz, .safetensors"),
+        (
+            ("given.model=timm:resnet10t+w.txt",),
+            2,
+            "expected weights for timm in one of .pt, .pth, .ckpt, .npz, .safetensors",
+        ),
         (("given.embeddings=reference.pt",), 2, "expected a .parquet file"),
         (("given.embeddings=gone.parquet",), 1, "there is no file "),
         (

@@ -232,13 +232,13 @@ FAULTS = {
         rename_columns,
         r"unknown column 'class p0'|has no confidences",
         r"has no column log_p; it has id, class log_p",
-        r"has no column embedding; it has class embedding",
+        r"has no column embedding; found class embedding",
     ),
     "no ids": Fault(
         rename_ids,
-        r"has no column image; it has name, p0",
-        r"has no column id; it has name, log_p",
-        r"has no column image; it has name, embedding",
+        r"has no column image; found name, p0",
+        r"has no column id; found name, log_p",
+        r"has no column image; found name, embedding",
     ),
 }
 TAMPERED = [(name, audit) for name, fault in FAULTS.items() for audit in BY_AUDIT if fault.message(audit)]
@@ -278,7 +278,7 @@ def test_answers_to_another_folder_name_both_sets(audit: str, exchanges: Callabl
     exchange.other_answers.write(exchange.path)
     line = exchange.refuse()
     assert exchange.refuse("plan") == line
-    sets = re.search(r"answers (\w+-\w{8}); these settings and this secret generate (\w+-\w{8}): ", line)
+    sets = re.search(r"answers (\w+-\w{8}), but these settings and this secret generate (\w+-\w{8}); ", line)
     assert sets
     ids, other_ids = ([row[0] for row in answers.rows] for answers in (exchange.answers, exchange.other_answers))
     assert [other_ids[0].startswith(sets[1]), ids[0].startswith(sets[2])] == [True, True]

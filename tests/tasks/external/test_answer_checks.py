@@ -118,7 +118,7 @@ FAULTS: dict[str, tuple[list[int], str, str]] = {
     "another order": (
         [*OWN[1:], 0],
         "",
-        r"of the images right as its classes stand, and \d+% in another order: 9, 0, 1, ",
+        r"of the images, but for \d+% with its classes in another order: 9, 0, 1, ",
     ),
     "a few in another order": (
         AS_TEXT,

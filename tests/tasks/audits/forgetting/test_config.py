@@ -39,7 +39,7 @@ BOUND = ReturnedTables((File("theirs.csv"),), bound_by="a notary")
     ("fields", "told"),
     [
         ({"permutations": 300}, "permutations is 300; it must be at least 319, or no target could be not forgotten"),
-        ({"schedule": ((5, 0.1), (2, 0.5))}, "it must be pairs of an epoch from 1, ascending, and a factor above 0"),
+        ({"schedule": ((5, 0.1), (2, 0.5))}, "it must be pairs of ascending epochs from 1 and factors above 0"),
         ({"partial": (0.1, 0.1)}, "partial has 0.1 twice; each must be there once"),
         ({"optimiser": "best"}, "optimiser is 'best'; allowed: adam, rmsprop"),
         ({"query.secret": "1234"}, "secret has 4 characters; expected at least 16"),

@@ -268,7 +268,7 @@ def test_data_that_can_serve_is_not_refused() -> None:
             NamedImages(DIGITS, 390, 30),
             "the control set digits and the calibration set digits-on-photos have 10 images",
         ),
-        (NamedImages(Dataset("digits#16x16"), 500, 50), "all must be of one shape"),
+        (NamedImages(Dataset("digits#16x16"), 500, 50), "all must have one shape"),
     ],
 )
 def test_control_images_that_any_other_set_holds_are_refused(control: NamedImages, told: str) -> None:

@@ -21,7 +21,7 @@ UNTIL = {"canaries": 12, "drawn": True, "stopping_level": 0.05}
     [
         (
             {"schedule": ((5, 0.1), (2, 0.5))},
-            "schedule is ((5, 0.1), (2, 0.5)); it must be pairs of an epoch from 1, ascending, and a factor above 0",
+            "schedule is ((5, 0.1), (2, 0.5)); it must be pairs of ascending epochs from 1 and factors above 0",
         ),
         ({"beside_plain": True}, "beside_plain is on; it must be off for a network without a regulariser"),
         (
@@ -29,8 +29,8 @@ UNTIL = {"canaries": 12, "drawn": True, "stopping_level": 0.05}
             "network is 'mlp9'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY",
         ),
         ({"probe_split": "train"}, "probe_split is 'train'; allowed: test, both"),
-        ({"privacy": DifferentialPrivacy(1.0)}, "privacy is given and patience is 10; it must be 0"),
-        (PRIVATE | {"network": Network("cnn2")}, "privacy is given and network is cnn2; it must be mlp1 or cnn1"),
+        ({"privacy": DifferentialPrivacy(1.0)}, "privacy is set and patience is 10; it must be 0"),
+        (PRIVATE | {"network": Network("cnn2")}, "privacy is set and network is cnn2; it must be mlp1 or cnn1"),
         (PRIVATE | {"choice": "self-influence"}, CHOSEN_WITH_PRIVACY),
         (
             {"width": 0.5, "network": Network("densenet100")},
