@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := uv==0.13.8
 
-.PHONY: quickstart install docs test test-all test-orchestration test-clusters test-whole test-audits test-training test-computation test-gpu check check-types check-tests lint types chaos frozen bench wheel lock clean
+.PHONY: quickstart install docs test test-all test-orchestration test-clusters test-whole test-audits test-tasks test-gpu check check-types check-tests lint types chaos frozen bench wheel lock clean
 
 # The whole set where there is an NVIDIA GPU, or where it is installed already; else what runs without one.
 INSTALLED := .venv/$(if $(shell nvidia-smi -L 2>/dev/null)$(wildcard .venv/ready),ready,cpu)
@@ -13,7 +13,7 @@ quickstart: $(INSTALLED)
 
 install: $(INSTALLED)
 
-# In six parts side by side, lint and types beside them: much of the first four is waiting for clusters, servers and disks.
+# In five parts side by side, lint and types beside them: much of the first four is waiting for clusters, servers and disks.
 # Pages are tested beside trainings, benches beside whole commands, so that the parts end at about the same time.
 # Tests that need a cluster of Ray are in two parts: each process of tests starts its own cluster, which takes seconds.
 ORCHESTRATION := tests/orchestrator $(foreach name,live search,tests/dashboards/test_$(name).py)
@@ -21,9 +21,7 @@ TYPED := tests/orchestrator/scaffold/test_scaffold.py::test_a_new_audit_is_typed
 AUDITS := $(foreach name,deja_vu density examples forgetting given label predictions questions relational,$(wildcard tests/test_$(name)*.py)) tests/tasks/audits
 CLUSTERS := $(foreach name,chains cluster monitoring networks search whole,tests/test_$(name).py)
 WHOLE := $(filter-out $(AUDITS) $(CLUSTERS),$(wildcard tests/test_*.py)) tests/bench tests/studies
-TRAINING := $(addprefix tests/tasks/,diffusion language_models models self_supervised training) \
-	$(filter-out $(ORCHESTRATION),$(wildcard tests/dashboards/test_*.py))
-PARTS := lint types test-orchestration test-clusters test-whole test-audits test-training test-computation
+PARTS := lint types test-orchestration test-clusters test-whole test-audits test-tasks
 BESIDE := $(MAKE) --no-print-directory --jobs $(words $(PARTS)) --keep-going --output-sync=line $(PARTS)
 PYTEST := $(BIN)/python -m pytest
 ALONE = $(PYTEST)
@@ -31,7 +29,7 @@ ALONE = $(PYTEST)
 COMPILE := $(BIN)/python -m compileall -q engram orchestrator tasks dashboards tests bench studies measurement
 
 test: .venv/ready
-	@echo "lint, types, and in six parts all tests that are not slow: each says at its end what it found (10 minutes on 2 cores)"
+	@echo "lint, types, and in five parts all tests that are not slow: each says at its end what it found (10 minutes on 2 cores)"
 	@$(COMPILE)
 	@$(BESIDE) PYTEST='$(PYTEST) -m "not slow"'
 
@@ -48,10 +46,10 @@ check-tests: .venv/ready
 # The slow ones too, and which lines and branches of the code were never run by the others, in the parts that run it in their
 # process: to count them would make the slow ones slower still.
 test-all: .venv/ready
-	@echo "lint, types, and in six parts all tests: each says at its end what it found (a quarter of an hour on 2 cores)"
+	@echo "lint, types, and in five parts all tests: each says at its end what it found (a quarter of an hour on 2 cores)"
 	@rm -f .coverage .coverage.*
 	@$(COMPILE)
-	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest --durations=15' ALONE='$(PYTEST) --durations=15'
+	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest --cpu-durations' ALONE='$(PYTEST) --cpu-durations'
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
@@ -67,12 +65,9 @@ test-whole: .venv/ready
 test-audits: .venv/ready
 	$(PYTEST) $(AUDITS)
 
-# These two give way: they wait little, so they fill what the others leave.
-test-training: .venv/ready
-	nice -n 5 $(PYTEST) $(TRAINING)
-
-test-computation: .venv/ready
-	nice -n 5 $(PYTEST) $(addprefix --ignore=,$(ORCHESTRATION) $(CLUSTERS) $(WHOLE) $(AUDITS) $(TRAINING))
+# Tests that compute: they rarely wait.
+test-tasks: .venv/ready
+	$(PYTEST) $(addprefix --ignore=,$(ORCHESTRATION) $(CLUSTERS) $(WHOLE) $(AUDITS))
 
 # What only a machine with an NVIDIA GPU can show. All other tests see no GPU, since they compare bits.
 test-gpu: .venv/ready

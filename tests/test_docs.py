@@ -110,7 +110,8 @@ def test_the_page_of_commands_is_what_the_command_line_says_now() -> None:
 
 @pytest.mark.parametrize("name", [name for name in audits.names() if audits.find(name).audit.wording.rules is not None])
 def test_the_page_of_an_audit_has_the_rules_that_decide(name: str) -> None:
-    audit, page = audits.find(name).audit, (ROOT / "docs" / f"{name}.md").read_text()
+    audit = audits.find(name).audit
+    page = reference.rules_page(ROOT / "docs", name).read_text()
     assert audit.wording.rules is not None
     assert reference.rewrite_rules(page, audit.wording.rules, audit.config()) == page, "run `make docs`"
 

@@ -57,13 +57,20 @@ def write_pages(folder: Path) -> None:
     commands = folder / "commands.md"
     commands.write_text(update_page(commands.read_text()))
     for name in audits.names():
-        audit, page = audits.find(name).audit, folder / f"{name}.md"
+        audit = audits.find(name).audit
+        page = rules_page(folder, name)
         if audit.wording.rules is not None and page.exists():
             page.write_text(rewrite_rules(page.read_text(), audit.wording.rules, audit.config()))
         schema = json.dumps(describe_specification(name, audit), indent=1, ensure_ascii=False)
         (folder / "schema" / f"{name}.json").write_text(f"{schema}\n")
     law = folder / "law.md"
     law.write_text(rewrite_controls(law.read_text()))
+
+
+def rules_page(folder: Path, name: str) -> Path:
+    """Return the page with the rules of an audit: its reference if there is one, else its guide."""
+    page = folder / f"{name}_reference.md"
+    return page if page.exists() else folder / f"{name}.md"
 
 
 def update_page(page: str) -> str:

@@ -237,6 +237,6 @@ def decode_by_rows(dataset: Dataset, source: Source) -> PictureSet:
 def check(dataset: Dataset, digest: str) -> None:
     if dataset.digest and dataset.digest != digest:
         raise DatasetError(
-            f"data set {dataset.name!r} differs from the pinned one: its content has digest {digest}, "
+            f"data set {dataset.name!r} is not the one that was pinned: its content has digest {digest}, "
             f"not {dataset.digest}"
         )

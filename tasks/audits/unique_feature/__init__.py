@@ -88,8 +88,8 @@ from tasks.external.bound_draw import Draw
 __all__ = ["AUDIT", "PRESETS", "UniqueFeature", "plan", "tiny"]
 
 GUESSABLE = (
-    "Warning: which pictures matter follows from the run's seed, and an owner who tries seeds can tell them apart: "
-    "set given.secret=$(openssl rand -hex 16) here and in the run, and keep it."
+    "Warning: the seed alone determines which images matter, so an owner who tries seeds can find them. Set "
+    "given.secret=$(openssl rand -hex 16) here and in the run, and keep it."
 )
 
 
@@ -104,7 +104,7 @@ def plan(config: UniqueFeature) -> Roots:
 
 
 def best_constant(config: UniqueFeature) -> float | None:
-    """The accuracy of the best constant answer on the images whose labels are known; None if there are none."""
+    """The accuracy of the best constant output on the images with known labels; None without such images."""
     match config.question:
         case Given(source=ReturnedOutputs(labelled=LabelledImages())):
             return chance_accuracy(labels(single_model_config(config, config.shape)))
@@ -121,16 +121,17 @@ def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:
 
 
 def split(config: UniqueFeature) -> Split:
-    """What each picture is that an owner gets."""
+    """The role of each image that an owner gets."""
     warning = "" if check_given(config).secret else GUESSABLE
     return Split(split_key(single_model_config(config, config.shape)), warning=warning)
 
 
 def check_given(config: UniqueFeature) -> Given:
-    """The question about given models; ValueError for another one, of which no owner gets probes."""
+    """The question on third-party models; raises ValueError for other questions, which have no probes for an owner."""
     if config.given is None:
         raise ValueError(
-            "probes are handed out for given models; say which images these take: given.shape=HEIGHT,WIDTH,CHANNELS"
+            "question: expected given, since only third-party models get probes. Set the shape of their images: "
+            "given.shape=HEIGHT,WIDTH,CHANNELS"
         )
     return config.given
 
@@ -152,13 +153,13 @@ def stand_in(config: UniqueFeature) -> str:
 
 
 def notes(config: UniqueFeature) -> Iterator[str]:
-    """A warning about images on which networks are both trained and evaluated, in two data sets."""
+    """A warning about probe images that are copies of training images."""
     seen = seen_images(config)
     copies = 0 if seen is None else count_copies(seen, config.probe, config.probe_split)
     if seen is not None and copies:
         yield (
-            f"{copies:,} images of probe {config.probe.name} are exact copies of training images of "
-            f"{seen.data.name}; they are left out, since the networks are trained on them"
+            f"{copies:,} images of probe {config.probe.name} are exact copies of training images of {seen.data.name}; "
+            "they are left out"
         )
 
 

@@ -1,7 +1,7 @@
-"""The audit's answer: verdict and certificate by the question, its rules, and the symbols explained.
+"""The audit's answer: verdict and certificate for each question, the rules, and explanations of symbols.
 
-Where pairs were trained, the effect of the canaries and their ranks decide (`pairs`); where models are asked
-alone, the rank of the feature among its family or beside references does (`single_models`).
+For pairs of trainings, the effect of the canaries and their ranks decide (`pairs`); for single models, the rank of the
+feature in its family or compared with references decides (`single_models`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE,
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **{answer: ANSWERS[answer] for answer in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided")},
-    PARTLY: Meaning("the model knows this feature or one that shares a part with it; the evidence does not tell which"),
+    PARTLY: Meaning("the model knows this feature or one that shares a part with it; the evidence does not show which"),
     NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
 }
 
@@ -47,34 +47,34 @@ def certificate(config: UniqueFeature, summary: pa.Table, verdict: Verdict) -> C
 
 
 SYMBOLS: Mapping[str, str] = {
-    "M": "how much more a model’s answer changes with the feature than with a random patch in its place, in nats; the "
+    "M": "how much more a model’s output changes with the feature than with a random patch in its place, in nats; the "
     "paper’s score, which decides nothing here",
-    "M_w": "how much more probable the label of the canary is with the feature than with a random patch: the "
-    "difference of two logarithms, in nats",
-    "effect": "the score of a model that saw the feature in one image, minus that of its twin, which did not",
+    "M_w": "how much more probable the canary’s label is with the feature than with a random patch: the difference of "
+    "two logarithms, in nats",
+    "effect": "the score of a canary model minus that of its control model",
     "canary": "a training image with the feature, and the model that was trained with it",
-    "twin": "the model of the same seed that was trained without the feature",
-    "evidence": "what a stake grows to that is bet on the ranks of drawn features, pair after pair; where nothing is "
-    "memorised it stays at 1 on average, whenever one looks",
+    "twin": "the control model: same seed, trained without the feature",
+    "evidence": "the product of bets on the ranks of drawn features, pair after pair; if nothing is memorised, it is 1 "
+    "on average at any time",
     "P_u": "the probability of the canary’s label with the feature in the image",
     "P_r": "the probability of the canary’s label with a random patch in the image",
     "push": "how much more the feature raises the log odds of a label than the others of its family do, in nats",
-    "family": "other features of the same kind, ink and place, none of which was trained on",
-    "look-alike": "a feature that differs from the one asked about in one part alone: a word of a name, a half of a "
+    "family": "other features of the same kind, ink and position, none of which was trained on",
+    "look-alike": "a feature that differs from the audited one in a single part: a word of a name, or one half of a "
     "glyph or a picture",
-    "rank": "the place of the feature among its family, 1 for the one that the model answers to most",
-    "KL": "the Kullback–Leibler divergence, how far two answers of a model are apart, in nats",
-    "probe": "images that no model was trained on, with which the models are asked",
-    "Welch": "a t-test for samples of different spread",
-    "welch": "a t-test for samples of different spread",
+    "rank": "the place of the feature in its family; 1 is the strongest response",
+    "KL": "the Kullback–Leibler divergence between two outputs of a model, in nats",
+    "probe": "images on which models are evaluated and that no model was trained on",
+    "Welch": "a t-test for samples of different variance",
+    "welch": "a t-test for samples of different variance",
 }
 
 
-# What a search over training choices moves, and the number by which runs are compared
+# Objectives of searches, and the number by which runs are compared
 
 
 def effect(config: UniqueFeature, summary: pa.Table) -> Row | None:
-    """The row of the effect on M_w of pairs of trainings; of models that are asked alone that of their push."""
+    """The row of the effect on M_w for pairs of trainings; that of the push for single models."""
     rows = index_rows(summary)
     return rows.get(EFFECT_ROW) if config.single_models is None else first_row(rows, PUSH)
 

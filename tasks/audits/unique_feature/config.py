@@ -24,23 +24,23 @@ RandomKind = Literal["noise", "family"]
 class UniqueFeature(Ranged):
     """The question about a feature, and the images on which models are evaluated.
 
-    The defaults are the published setting. Trainings that are traced or followed epoch by epoch are one job always,
-    whatever `link` says. With `ranks` measured the feature is ranked among all of its kind by what it did to the slopes
-    of its pixels, and of a glyph that rank decides which canaries are called.
+    The defaults are the published setting. Trainings that are traced or followed epoch by epoch are always one job,
+    whatever `link` is. If `ranks` is measured, the feature is ranked among all of its kind by the slopes of its pixels,
+    and for a glyph this rank decides which canaries are called.
     """
 
     question: Question = Pairs()
-    """What is asked: pairs (of networks that are trained here), course, latents, panel, given or pictures."""
+    """Question: pairs (of networks trained here), course, latents, panel, given or pictures."""
     probe: Dataset = Dataset("cifar10")
-    """The images on which models are evaluated, beside the training images of the canary's class."""
+    """Images on which models are evaluated, besides training images of the canary's class."""
     probe_split: ProbeSplit = "test"
-    """The split of `probe` on which models are evaluated."""
+    """Split of `probe` on which models are evaluated."""
     feature: Feature = Glyph()
-    """What the models are asked about: a letter, words or a picture at a fixed place."""
+    """Audited feature: a letter, words or a picture at a fixed position."""
     random: RandomKind = "noise"
-    """The random feature z_r with which a feature is compared: noise, or another member of the family (footnote 1)."""
+    """Random patch z_r that the feature is compared with: noise, or another member of the family (footnote 1)."""
     seed: Annotated[int, AtLeast(0)] = 0
-    """Ours: the only source of chance."""
+    """Ours: seed of all random numbers."""
 
     # The questions
 
@@ -92,7 +92,7 @@ class UniqueFeature(Ranged):
 
     @property
     def asked_feature(self) -> Feature:
-        """The feature that is asked about; a random glyph of seed 0 follows from the secret and the nonce."""
+        """The audited feature; the secret and the nonce determine a random glyph of seed 0."""
         feature = self.feature
         if self.has_bound_glyph and isinstance(feature, Glyph) and not feature.seed:
             return replace(feature, seed=self.derive_seed("glyph"))
@@ -116,7 +116,7 @@ class UniqueFeature(Ranged):
 
     @property
     def draws_features(self) -> bool:
-        """Whether every canary carries a feature of its own."""
+        """Whether every canary has its own feature."""
         return self.scored_pairs is not None and self.scored_pairs.drawn
 
     @property
@@ -124,12 +124,13 @@ class UniqueFeature(Ranged):
         """Whether exact ranks decide which canaries are called: they are measured, and all glyphs can be counted."""
         return self.asks_for("ranks") and are_all_counted(self.asked_feature, self.family)
 
-    # What chance decides
+    # Random numbers
 
     def stream(self, *path: str | int) -> tuple[str | int, ...]:
-        """The path of a stream of random numbers: canaries with features of their own are other images, of other seeds.
+        """The path of a stream of random numbers.
 
-        So those of a run with one feature and of a run with drawn ones are independent samples.
+        Canaries with their own features are other images with other seeds, so that runs with one feature and runs with
+        drawn ones are independent samples.
         """
         return ("drawn", *path) if self.draws_features else path
 
@@ -144,7 +145,7 @@ class UniqueFeature(Ranged):
         return self.derive_seed("order") if self.given is not None and self.given.hands_out else 0
 
     def derive_seed(self, name: str) -> int:
-        """The seed of what is drawn between two parties."""
+        """The seed of a draw between two parties."""
         if self.given is None:
             return derive_secret_seed(self.seed, name, "")
         return derive_secret_seed(self.seed, name, self.given.secret, self.given.nonce)
@@ -153,14 +154,14 @@ class UniqueFeature(Ranged):
 
     @property
     def has_bound_glyph(self) -> bool:
-        """Whether the feature is the glyph that follows from the secret and the nonce: no other random one passes."""
+        """Whether the secret and the nonce determine the feature, a random glyph; no other random glyph is accepted."""
         glyph = self.feature
         is_random = isinstance(glyph, Glyph) and glyph.kind == "random"
         return is_random and self.given is not None and bool(self.given.nonce)
 
     @property
     def draw(self) -> Draw:
-        """What the draw of the family, of the order of images and of a random glyph follows from."""
+        """The source of the draw of the family, of the order of images and of a random glyph."""
         given = self.given
         if given is None:
             return Draw(None, self, self.seed, "")
@@ -169,7 +170,7 @@ class UniqueFeature(Ranged):
 
     @property
     def _committed(self) -> UniqueFeature:
-        """The configuration that a commitment holds, which leaves open whether files or outputs of models come."""
+        """The configuration in a commitment, which leaves open whether model files or outputs follow."""
         given = self.given
         if given is None or isinstance(given.judged_by, FirstLayerRank):
             return self
@@ -179,17 +180,17 @@ class UniqueFeature(Ranged):
 
     @property
     def _has_drawn_glyph(self) -> bool:
-        """Whether the draw decides which random glyph the feature is, or will once a nonce is named."""
+        """Whether the draw determines the random glyph, now or once a nonce is named."""
         glyph = self.feature
         return isinstance(glyph, Glyph) and glyph.kind == "random" and glyph.seed in (0, self._drawn_glyph_seed)
 
     @property
     def _drawn_glyph_seed(self) -> int:
-        """The seed of the glyph that follows from the secret and the nonce; 0 before a nonce is named."""
+        """The seed of the glyph that the secret and the nonce determine; 0 before a nonce is named."""
         return self.derive_seed("glyph") if self.given is not None and self.given.nonce else 0
 
     def _drawn_from(self) -> tuple[object, ...]:
-        """What earlier versions committed to: which random glyph it is follows from the draw."""
+        """The commitment of earlier versions, in which the draw determines the random glyph."""
         assert self.given is not None
         feature = self.feature
         if isinstance(feature, Glyph) and (not self.given.nonce or feature.seed == self._drawn_glyph_seed):

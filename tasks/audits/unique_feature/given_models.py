@@ -18,7 +18,7 @@ from tasks.external.model_file import Interface, ModelFile
 from tasks.worker.files import WITHHELD, File, shorten_names
 
 LEAST_REFERENCES = 2
-NAMED = 4  # models that are called by name
+NAMED = 4  # models that a description names
 
 
 # The rank by which single models are judged
@@ -26,41 +26,43 @@ NAMED = 4  # models that are called by name
 
 @dataclass(frozen=True)
 class AnswerRank(Ranged):
-    """The rank of the feature among its family, by the models' outputs on images with each member."""
+    """The rank of the feature in its family, by the models' outputs on images with each member."""
 
     tag: ClassVar[str] = "answers"
     label: Annotated[int, AtLeast(0)] | None = field(default=None, metadata={CLASS_NUMBER: True})
-    """Class of the training image that carried the feature, if it is known."""
+    """Class of the training image with the feature, if it is known."""
 
 
 @dataclass(frozen=True)
 class FirstLayerRank(Ranged):
-    """Ours: the rank of the feature by the weights of the models' dense first layer, on images of `label` in the probe
-    set."""
+    """Ours: the rank of the feature by the weights of the models' dense first layer.
+
+    It uses images of `label` in the probe set.
+    """
 
     tag: ClassVar[str] = "first_layer"
     label: Annotated[int, AtLeast(0)] = field(metadata={CLASS_NUMBER: True})
-    """Class of the training image that carried the feature."""
+    """Class of the training image with the feature."""
 
 
 @dataclass(frozen=True)
 class ReferenceRank(Ranged):
-    """The rank of the feature by the models' slopes, compared with clean models.
+    """The rank of the feature by the models' slopes, compared with reference models.
 
     The slopes are measured on images of `label` in the probe set.
     """
 
     tag: ClassVar[str] = "references"
     references: tuple[ModelFile, ...]
-    """Files of at least two models of the same kind that were trained without the feature."""
+    """Files of at least two reference models: of the same kind, trained without the feature."""
     label: Annotated[int, AtLeast(0)] = field(metadata={CLASS_NUMBER: True})
-    """Class of the training image that carried the feature."""
+    """Class of the training image with the feature."""
 
     def conflicts(self) -> Iterator[str]:
         if len(self.references) < LEAST_REFERENCES:
             yield (
-                f"references has {len(self.references)} model; it must have at least {LEAST_REFERENCES}, of which one "
-                "alone would pass its own chance on to the model asked"
+                f"references has {len(self.references)} model; it must have at least {LEAST_REFERENCES}, since the "
+                "chance variation of a single reference would count as memory of the model"
             )
         yield from describe_repeats(self.references, ())
 
@@ -69,10 +71,10 @@ JudgedBy = AnswerRank | FirstLayerRank | ReferenceRank
 
 
 def describe_repeats(references: tuple[ModelFile, ...], models: tuple[ModelFile, ...]) -> Iterator[str]:
-    """A line for the first reference that is given twice, or is one of the models."""
+    """A line for each reference that is given twice, or is one of the models."""
     for reference in references:
         if (*models, *references).count(reference) > 1:
-            yield f"references has {reference.name}, which is given twice; each must be a model of its own"
+            yield f"references has {reference.name}, which is given twice; all models must differ"
 
 
 # What is known of the models
@@ -80,13 +82,13 @@ def describe_repeats(references: tuple[ModelFile, ...], models: tuple[ModelFile,
 
 @dataclass(frozen=True)
 class ModelFiles(Ranged):
-    """Models as files, which are evaluated here. Several models of one owner are one panel: scores are averaged."""
+    """Models as files. Several models of one owner form one panel: their scores are averaged."""
 
     tag: ClassVar[str] = "files"
     models: tuple[ModelFile, ...] = field(metadata={OUTSIDE_COMMITMENT: True})
-    """Files of models."""
+    """Model files."""
     judged_by: AnswerRank | FirstLayerRank | ReferenceRank = AnswerRank()
-    """The rank that decides: by the models' answers, by the weights of their first layer, or beside references."""
+    """Deciding rank: by the models' outputs, by the weights of their first layer, or compared with references."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.models:
@@ -97,69 +99,67 @@ class ModelFiles(Ranged):
 
 @dataclass(frozen=True)
 class LabelledImages(Ranged):
-    """Images with known labels, by which the outputs of an owner are checked."""
+    """Images with known labels, which check the outputs of an owner."""
 
     data: Dataset
-    """Data set of which 100 test images, drawn at random, are mixed in; its classes have the numbers that they have in
-    the model."""
+    """Data set that provides 100 random test images; its classes are numbered as in the model."""
     accuracy: Annotated[float, Share()] | None = field(default=None, metadata={OUTSIDE_COMMITMENT: True})
-    """Accuracy that the owner states on images like these; a table that names fewer labels is not assessable."""
+    """Accuracy that the owner states for such images; a significantly less accurate table is not assessable."""
 
 
 @dataclass(frozen=True)
 class ReturnedOutputs(Ranged):
-    """Models that stay with their owner, who returns their outputs for the probe images. Several are one panel."""
+    """Models that stay with their owner, who returns their outputs for the probe images. Several form one panel."""
 
     tag: ClassVar[str] = "returned"
     outputs: tuple[File, ...] = field(default=(), metadata={OUTSIDE_COMMITMENT: True})
-    """Tables of outputs for the probe images that were written for the owner, one for each model; none before the
-    owner has returned them."""
+    """Tables of outputs for the probe images, one for each model; none before the owner has returned them."""
     columns: tuple[str, ...] = ()
-    """Names of the tables' columns of numbers, if they have names of their own."""
+    """Names of the output columns in the tables, if they are not the standard ones."""
     labelled: LabelledImages | None = None
-    """Images with known labels that are mixed in among the images for an owner; none: without."""
+    """Images with known labels among the images for the owner; none: no check of the accuracy."""
     judged_by: AnswerRank | ReferenceRank = AnswerRank()
-    """The rank that decides: by the models' outputs, or beside references."""
+    """Deciding rank: by the models' outputs, or compared with references."""
 
 
 @dataclass(frozen=True)
 class Given(Ranged):
-    """Is the feature known to third-party models? Nothing is trained."""
+    """Do third-party models know the feature? Nothing is trained."""
 
     tag: ClassVar[str] = "given"
     shape: tuple[int, int, int]
-    """Height, width and channels of the images that the models take."""
+    """Height, width and channels of the models' input images."""
     source: ModelFiles | ReturnedOutputs = ReturnedOutputs()
-    """What there is of the models: files, or the outputs that their owner returned."""
+    """Source of the models' outputs: files, or tables that their owner returned."""
     interface: Interface = Interface()
     """Inputs and outputs of the models."""
     classes: int | None = None
-    """Number of classes; a factory needs it."""
+    """Number of classes, required for a factory."""
     family: AskedFamily = AskedFamily()
-    """Ours: the other features among which the feature is ranked."""
+    """Ours: other features among which the feature is ranked."""
     probes: Annotated[int, AtLeast(0)] = 1000
-    """Ours: the number of probe images, the first ones; 0: all."""
+    """Ours: number of probe images, the first ones; 0: all."""
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
-    """Text that nobody can guess. The order in which an owner gets the images follows from it and the run's seed;
-    without it from the seed alone."""
+    """Unguessable text that, with the seed, determines the order of the images for an owner; empty: the seed alone
+    determines it."""
     nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """Text that the other party named after it had the commitment (`engram probes --commit`). The order, the family and
-    a random glyph of seed 0 follow from it, too, so that neither party chooses them."""
+    """Text that the other party named after receiving the commitment (`engram probes --commit`). It helps to determine
+    the order, the family and a random glyph of seed 0, so neither party chooses them."""
     nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True})
-    """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
+    """Source of the nonce: the model's owner, or a public beacon after the commitment."""
     commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """The commitment that preceded the nonce. It covers the whole configuration except the nonce, the secret and what
-    the other party returns; a run with another configuration is refused."""
+    """Commitment that preceded the nonce. It covers the configuration except the nonce, the secret and the returned
+    outputs; a run with another configuration is refused."""
 
     def conflicts(self) -> Iterator[str]:
         if min(self.shape[:2]) < 1 or self.shape[2] not in (1, 3):
             yield f"shape is {self.shape}; it must be height, width and 1 or 3 channels"
         built = next((model for model in (*self.models, *self.references) if model.is_weights), None)
         if built is not None and self.classes is None:
-            yield f"classes is none; it must be the number of classes, which {built.name} is built with"
+            yield f"classes is none; it must be the number of classes that {built.name} is built with"
         check_secret(self.secret, self.nonce, self.nonce_by)
         if self.models and self.secret and not self.nonce:
-            yield "secret is given with models; it must be left out, since these are handed no images"
+            yield "secret is given with models; it must be left out, since no images are handed out for model files"
 
     @property
     def models(self) -> tuple[ModelFile, ...]:
@@ -181,7 +181,7 @@ class Given(Ranged):
 
     @property
     def describe(self) -> str:
-        """The names of the models' files: the first of them, and how many more."""
+        """The names of the first model files, and the number of further ones."""
         paths = *(model.path for model in self.models), *(table.path for table in self.outputs)
         names = shorten_names([PurePath(path).name for path in paths])
         more = len(names) - NAMED
@@ -189,5 +189,5 @@ class Given(Ranged):
 
     @property
     def hands_out(self) -> bool:
-        """Whether an owner keeps the model, and gets images."""
+        """Whether an owner keeps the model and receives images."""
         return isinstance(self.source, ReturnedOutputs)

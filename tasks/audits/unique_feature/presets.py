@@ -1,7 +1,7 @@
 """Presets: the paper's tables and figures as configs, one for each cell of a table, with the numbers that it prints.
 
-Beside them stand a few of our own, and the situations in which the audit is asked. The paper is Hartley & Tsaftaris
-2022, "Unintended memorisation of unique features in neural networks".
+Further presets are ours, and so are the situations of `engram start`. The paper is Hartley & Tsaftaris 2022,
+"Unintended memorisation of unique features in neural networks".
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Top = tuple[tuple[float, float, float], ...]
 
 @dataclass(frozen=True)
 class PublishedNumbers:
-    """What the paper prints of one cell, a data set with a network and its regularisers."""
+    """The printed numbers of one cell: a data set with a network and its regularisers."""
 
     m_w: Top = ()  # Table 1: M_w, Average(P(y|x_u)), Average(P(y|x_r)) by rank of M_w
     m: tuple[float, ...] = ()  # Table 2: the largest M
@@ -92,15 +92,15 @@ PUBLISHED: Mapping[tuple[str, str, str, str], PublishedNumbers] = {
 
 @dataclass(frozen=True)
 class PublishedCell:
-    """What the summary is told of a run: the printed cell that it repeats, by its name; empty if it repeats none."""
+    """Configuration of the summary: the name of the printed cell that the run repeats; empty if it repeats none."""
 
     cell: str = ""
     left_out: int = 0
     """Probe images that are left out, since the networks are trained on them."""
     copies: CopyCount = CopyCount()
-    """The exact copies among the training images of which canaries are drawn."""
+    """The exact copies among the training images from which canaries are drawn."""
     chance: float | None = None
-    """The accuracy of the best constant answer about the validation images; None if nothing is trained."""
+    """The accuracy of the best constant output on the validation images; None if nothing is trained."""
 
     @property
     def numbers(self) -> PublishedNumbers:
@@ -108,7 +108,7 @@ class PublishedCell:
 
 
 def published_numbers(cell: str) -> PublishedNumbers:
-    """The numbers of a cell by its name, such as `table 2, mnist, mlp1, no regulariser`; none of an unknown one."""
+    """The numbers of a cell by its name, such as `table 2, mnist, mlp1, no regulariser`; none for an unknown cell."""
     return next((printed for names, printed in PUBLISHED.items() if _cell_name(*names) == cell), PublishedNumbers())
 
 
@@ -174,9 +174,9 @@ ESTIMATORS = tuple(
     asked_of(replace(cell("mnist", "mlp1"), measures=("scores", "family", "ranks"), evaluations=2, drawn=drawn))
     for drawn in (False, True)
 )
-# At the letter's own place another glyph would share about half of its cells with it, and leave something in these.
+# At the letter's own position, another glyph would share about half of its cells and leave a memory in them.
 ELSEWHERE = Glyph(kind="random", seed=1, top=22, left=22)
-# Every canary has a drawn feature, whose rank by one model epsilon bounds. Nothing stops early, which takes no privacy.
+# Epsilon bounds the rank of a drawn feature by one model. Nothing stops early, since private training cannot.
 LADDER = Pairs(
     data=Dataset("digits"),
     examples=300,
@@ -221,24 +221,24 @@ PRESETS: Mapping[str, UniqueFeature | tuple[UniqueFeature, ...]] = {
     ),
 }
 
-# What each repeats: a part of the paper, or a setting of ours.
+# The part of the paper that each preset repeats, or "ours".
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: 12 canaries in digits, MLP-1",
-    "null": "ours: quickstart with canaries that carry another feature than the one asked for",
+    "null": "ours: control experiment; quickstart with canaries that carry another feature",
     "smoke": "ours: three canaries in 300 digits",
     "table1": "Table 1: white-box M_w of 100 random canaries, MNIST and CIFAR-10",
     "table1-mnist": "the MNIST row of Table 1",
-    "table2": "Table 2: M of the 15 images of highest and the 15 of lowest self-influence, six cells",
+    "table2": "Table 2: M of the 15 images with the highest and the 15 with the lowest self-influence, six cells",
     "table2-mnist": "the MNIST MLP-1 row of Table 2",
     "table3": "Table 3: dropout, augmentation, both, and batch norm; twelve cells",
-    "figure2": "Figure 2: pictures of probe triples",
+    "figure2": "Figure 2: images of probe triples",
     "figure3a": "Figure 3a: the range of M and M_w over five training seeds",
-    "figure3b": "Figure 3b: units that answer to the feature alone",
+    "figure3b": "Figure 3b: units that respond to the feature alone",
     "figure3c": "Figure 3c: M after every epoch of one training",
     "figure4": "Figure 4: three redrawn evaluations of Table 1's models",
     "figure5": "Figure 5: five training seeds, MNIST",
     "figure6": "Figure 6: five training seeds, CIFAR-10",
-    "section33": "Section 3.3: self-influence with and without the feature, beside M",
+    "section33": "Section 3.3: self-influence with and without the feature, and M",
     "estimators": "ours: every score's detection rate against its false positives",
     "ladder": "ours: canaries with drawn features in digits, without privacy and at four epsilons",
 }
@@ -260,7 +260,7 @@ def _unlinked(training: FeatureTraining) -> FeatureTraining:
 
 
 def printed_cell(config: UniqueFeature) -> str:
-    """The printed cell that a config repeats, whatever its seed and whatever else is measured; empty for none.
+    """The printed cell that a config repeats, for any seed and any additional measures; empty for none.
 
     How its trainings are divided into links makes no difference.
     """
@@ -287,13 +287,13 @@ def printed_cell(config: UniqueFeature) -> str:
     return next((name for name, printed in PRINTED.items() if printed == here), "")
 
 
-FEATURE = Asked("feature", "What is in that image? A letter, words:... or picture:FILE", "words:JANE DOE", "A")
-PROBE = Asked("probe", "Images of another source, on which the models are evaluated?", "folder:elsewhere", "photos")
-SHAPE = Asked("question.shape", "Height, width and channels of the images that the model takes?", "64,64,1")
-DATA = Asked("question.data", "Which images are trained on?", "folder:scans#64x64#grey", "digits")
-MODEL = Asked("question.source.models", "The model's file?", "model.pt")
+FEATURE = Asked("feature", "Feature in that image? A letter, words:... or picture:FILE", "words:JANE DOE", "A")
+PROBE = Asked("probe", "Images from another source, on which the models are evaluated?", "folder:elsewhere", "photos")
+SHAPE = Asked("question.shape", "Height, width and channels of the model's input images?", "64,64,1")
+DATA = Asked("question.data", "Training images?", "folder:scans#64x64#grey", "digits")
+MODEL = Asked("question.source.models", "Model file?", "model.pt")
 OUTPUTS = replace(TABLE, field="question.source.outputs")
-SECRET = Asked("question.secret", "The secret with which probes were handed out (empty: none)?", "", optional=True)
+SECRET = Asked("question.secret", "Secret with which the probes were written (empty: none)?", "", optional=True)
 
 SITUATIONS = (
     Situation(

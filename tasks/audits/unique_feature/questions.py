@@ -27,9 +27,9 @@ MeasureName = Literal["scores", "family", "ranks"]
 
 @dataclass(frozen=True)
 class SomeCanaries:
-    """The range of the number of canaries: at least one, since models without any are another question."""
+    """The range of the number of canaries: at least one, since models without canaries are another question."""
 
-    words = "at least 1; question=panel evaluates models that are trained on the unchanged data"
+    words = "at least 1; question=panel evaluates models trained on the unchanged data"
 
     def holds(self, value: int) -> bool:
         return value >= 1
@@ -44,17 +44,17 @@ class RandomChoice(Ranged):
 
     tag: ClassVar[str] = "random"
     neighbours_left_out: Annotated[int, AtLeast(0)] = 0
-    """Ours: the number of training images that both trainings of a pair leave out: those nearest to the canary's own,
-    by the Euclidean distance of pixels, of equally near ones the first."""
+    """Ours: number of training images, nearest to the canary's image in Euclidean distance, that both trainings of a
+    pair leave out; the first ones among equals."""
 
 
 @dataclass(frozen=True)
 class SelfInfluenceChoice(Ranged):
-    """Canaries are the images of the highest and lowest self-influence."""
+    """Canaries are the images with the highest and the lowest self-influence."""
 
     tag: ClassVar[str] = "self-influence"
     with_feature: bool = False
-    """Whether the image at either end is traced again with the feature, as in section 3.3."""
+    """Whether self-influence is also computed with the feature in the image, as in section 3.3."""
 
 
 Choice = RandomChoice | SelfInfluenceChoice
@@ -65,32 +65,32 @@ Choice = RandomChoice | SelfInfluenceChoice
 
 @dataclass(frozen=True)
 class TrainedHere(Ranged):
-    """The images that networks are trained on."""
+    """The training images."""
 
     data: Dataset = Dataset("mnist")
-    """The images to train on."""
+    """Training images."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """Ours: train on the first training images, this number of them; 0: all."""
+    """Ours: number of training images, the first ones; 0: all."""
 
 
 @dataclass(frozen=True)
 class CanaryPairs(TrainedHere):
-    """Pairs of networks, of which one is trained with a canary and its twin without."""
+    """Pairs of networks: one trained with a canary, and its control model, trained without."""
 
     canaries: Annotated[int, SomeCanaries()] = 100
-    """Training images that carry the feature, one for each pair of trainings."""
+    """Number of canaries, one for each pair of trainings."""
     choice: RandomChoice | SelfInfluenceChoice = RandomChoice()
-    """How canaries are chosen: at random, or those of highest and lowest self-influence."""
+    """Choice of canaries: at random, or by the highest and the lowest self-influence."""
     burnt: Feature | None = None
-    """Ours: what the canaries carry instead of the feature asked about; none: the same. Another one makes a null."""
+    """Ours: feature of the canaries in a control experiment; none: the audited feature."""
     seeds: Annotated[int, AtLeast(1)] = 1
     """Training seeds for each canary."""
 
     def conflicts(self) -> Iterator[str]:
         if self.training.guarantee is not None and self.choice != RandomChoice():
             yield (
-                "privacy is given, and epsilon does not count what the choice of images says of the canary: "
-                "choice must be random and neighbours_left_out 0"
+                "privacy is given, but epsilon does not cover a choice of images that depends on the canary; choice "
+                "must be random and neighbours_left_out 0"
             )
 
     @property
@@ -100,7 +100,7 @@ class CanaryPairs(TrainedHere):
 
     @property
     def training(self) -> CanaryTraining:
-        """How the networks are trained."""
+        """Training of the networks."""
         raise NotImplementedError
 
     @property
@@ -110,7 +110,7 @@ class CanaryPairs(TrainedHere):
 
     @property
     def neighbours_left_out(self) -> int:
-        """How many neighbours of its clean image both trainings of a canary leave out."""
+        """The number of neighbours of the canary's clean image that both trainings leave out."""
         return self.choice.neighbours_left_out if isinstance(self.choice, RandomChoice) else 0
 
 
@@ -122,43 +122,42 @@ class Pairs(CanaryPairs):
     one_seed: bool = False
     """Whether all canaries share their training seeds."""
     drawn: bool = False
-    """Ours: whether every canary carries, and is asked about, a feature of its own drawn from the family; ranks are
-    then exact."""
+    """Ours: whether every canary gets its own feature, drawn from the family; its rank is then exact."""
     training: FeatureTraining = FeatureTraining()
-    """How the networks are trained."""
+    """Training of the networks."""
     measures: tuple[MeasureName, ...] = ("scores",)
-    """What is measured."""
+    """Measurements: scores, the outputs for the whole family, exact ranks."""
     evaluations: Annotated[int, AtLeast(1)] = 1
-    """How often every evaluation is drawn anew."""
+    """Number of evaluations, each with newly drawn random patches."""
     family: Family = Family()
-    """Ours: the other features among which a feature is ranked."""
+    """Ours: other features among which the feature is ranked."""
     probes: Annotated[int, AtLeast(0)] = 1000
-    """Ours: the number of probe images for the family's scores, the first ones; 0: all."""
+    """Ours: number of probe images for the family's scores, the first ones; 0: all."""
     beside_plain: bool = False
-    """Whether the regularised network is compared with the same one without its regularisers."""
+    """Whether the regularised network is compared with the same network without regularisers."""
     stopping_level: Annotated[float, Share(one=False)] = 0.0
-    """Ours: the probability, at most, of accusing a procedure that keeps nothing, though the run looks after every pair
-    and ends once it accuses; 0: the run goes to its end."""
+    """Ours: largest false alarm rate of a run that looks after every pair and ends once it answers memorised; 0: the
+    run trains all pairs."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
         if self.beside_plain and not self.training.is_regularised:
-            yield "beside_plain is on; it must be off for a network without a regulariser"
+            yield "beside_plain is on; it must be off for a network without regularisers"
         if self.stopping_level and (missing := self._settings_for_bets()):
             yield (
-                f"a run ends once it is decided (--until decided, stopping_level={self.stopping_level:g}), which takes "
-                f"pairs with exact ranks of their own; add {', and '.join(missing)}"
+                f"stopping_level={self.stopping_level:g} (--until decided) needs pairs with independent exact ranks; "
+                f"add {', and '.join(missing)}"
             )
 
     def _settings_for_bets(self) -> list[str]:
-        """The missing settings with which each pair has an exact rank, independent of those before it."""
+        """The missing settings that give each pair an exact rank, independent of the earlier ones."""
         settings = []
         if not self.drawn:
-            settings.append("drawn=true, so that every canary has a feature drawn from its family")
+            settings.append("drawn=true, so that each canary has its own drawn feature")
         if not isinstance(self.choice, RandomChoice):
-            settings.append("choice=random, so that fewer canaries are the first")
+            settings.append("choice=random, so that the first canaries are a random sample")
         if self.seeds != 1 or self.one_seed:
-            settings.append("seeds=1 one_seed=false, so that every pair is a sample")
+            settings.append("seeds=1 one_seed=false, so that pairs are independent")
         return settings
 
     def plain(self) -> Pairs:
@@ -172,7 +171,7 @@ class EpochScores(CanaryPairs):
 
     tag: ClassVar[str] = "course"
     training: FollowedTraining = FollowedTraining()
-    """How the networks are trained."""
+    """Training of the networks."""
 
 
 @dataclass(frozen=True)
@@ -183,24 +182,24 @@ class UnitResponses(CanaryPairs):
     one_seed: bool = False
     """Whether all canaries share their training seeds."""
     training: Mlp1Training = Mlp1Training()
-    """How the networks are trained."""
+    """Training of the networks."""
 
 
 @dataclass(frozen=True)
 class Panel(TrainedHere):
-    """Do networks that are trained on the unchanged data know the feature? They are evaluated as given models are."""
+    """Do networks trained on the unchanged data know the feature? They are evaluated like third-party models."""
 
     tag: ClassVar[str] = "panel"
     seeds: Annotated[int, AtLeast(1)] = 1
-    """Networks, each with a training seed of its own."""
+    """Number of networks, each with its own training seed."""
     training: FeatureTraining = FeatureTraining()
-    """How the networks are trained."""
+    """Training of the networks."""
     family: AskedFamily = AskedFamily()
-    """Ours: the other features among which the feature is ranked."""
+    """Ours: other features among which the feature is ranked."""
     probes: Annotated[int, AtLeast(0)] = 1000
-    """Ours: the number of probe images, the first ones; 0: all."""
+    """Ours: number of probe images, the first ones; 0: all."""
     judged_by: AnswerRank | FirstLayerRank = AnswerRank()
-    """The rank that decides: by the networks' answers, or by the weights of their first layer."""
+    """Deciding rank: by the networks' outputs, or by the weights of their first layer."""
 
     @property
     def clean_training(self) -> Training:
@@ -210,11 +209,11 @@ class Panel(TrainedHere):
 
 @dataclass(frozen=True)
 class ProbePictures(Ranged):
-    """How does the feature look in the probe images, and how much does it change them? Nothing is trained."""
+    """How does the feature look in probe images, and how much does it change them? Nothing is trained."""
 
     tag: ClassVar[str] = "pictures"
     data: Dataset = Dataset("mnist")
-    """The training images whose shape the probe images get."""
+    """Training images whose shape the probe images get."""
 
 
 SingleModels = Panel | Given

@@ -1,4 +1,4 @@
-"""How the classifiers of the audit are trained."""
+"""Training settings of the audit's classifiers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tasks.training.recipe import Privacy
 
 @dataclass(frozen=True, kw_only=True)
 class CanaryTraining(RegularisedTraining):
-    """What every way of training a network has. The defaults are the published setting; regularisers are of Table 3."""
+    """Settings of every training. The defaults are the published setting; the regularisers are those of Table 3."""
 
     width: Annotated[float, Finite()] = 1.0  # a field in place of the property
-    """Ours: the factor on the units and channels of its hidden layers (mlp1, cnn1 and cnn2), rounded to whole ones."""
+    """Ours: factor on the units and channels of the hidden layers (mlp1, cnn1 and cnn2), rounded."""
     epochs: Annotated[int, AtLeast(1)] = 500
-    """Epochs of training, at most."""
+    """Largest number of epochs."""
     patience: Annotated[int, AtLeast(0)] = 10  # a field in place of the property
-    """Epochs without a lower validation loss after which training stops and goes back to the best; 0: never."""
+    """Epochs without a lower validation loss before training stops and returns to the best epoch; 0: never."""
     learning_rate: Annotated[float, Finite()] = 3e-4
-    """The learning rate, at first."""
+    """Initial learning rate."""
 
     @property
     def network(self) -> Network:
@@ -64,15 +64,15 @@ class FollowedTraining(CanaryTraining):
 
     tag: ClassVar[str] = "classifier"
     network: Network = Network("mlp1")
-    """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
+    """Classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
 
 
 @dataclass(frozen=True)
 class WholeTraining(CanaryTraining):
-    """A training of which only the end is evaluated: it can be divided into links, or private."""
+    """A training that is evaluated at its end only, so it can be divided into links, or private."""
 
     privacy: LinkedTraining | DifferentialPrivacy = LinkedTraining()
-    """Ours: whether training is differentially private (mlp1 and cnn1), or can be divided into links."""
+    """Ours: differential privacy (mlp1 and cnn1), or division of the training into links."""
 
     @property
     def guarantee(self) -> Privacy | None:
@@ -85,15 +85,15 @@ class WholeTraining(CanaryTraining):
 
 @dataclass(frozen=True)
 class FeatureTraining(WholeTraining):
-    """How a classifier is trained here."""
+    """Training of a classifier."""
 
     tag: ClassVar[str] = "classifier"
     network: Network = Network("mlp1")
-    """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
+    """Classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
 
 
 @dataclass(frozen=True)
 class Mlp1Training(WholeTraining):
-    """How the network whose hidden units are observed is trained: an MLP-1."""
+    """Training of an MLP-1, whose hidden units are observed."""
 
     tag: ClassVar[str] = "mlp1"

@@ -1,7 +1,7 @@
 """Leaves training images out of the images on which networks are evaluated.
 
-The answer speaks of images that no network saw. A probe set or a test split may hold exact copies of training images,
-in the shape in which networks see them; such copies are left out and counted.
+The answer describes images that no network saw. A probe set or a test split may contain exact copies of training
+images, in the networks' input shape; such copies are left out and counted.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def count_copies(trained: TrainingImages, probe: Dataset, split: str) -> int:
     copies = int(trained.is_copy(asked).sum())
     if copies == len(asked):
         raise DatasetError(
-            f"all {copies:,} images of probe {probe.name} (probe_split={split}) are exact copies of training images of "
-            f"{trained.data.name}; give images that the networks are not trained on"
+            f"probe: all {copies:,} images of {probe.name} (probe_split={split}) are exact copies of training images "
+            f"of {trained.data.name}. Choose images that the networks are not trained on"
         )
     return copies

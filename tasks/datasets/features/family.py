@@ -66,7 +66,7 @@ class Family(Ranged):
             yield f"count is {self.count}; it must be at most {len(GLYPHS) - 1}, a letter's other letters"
         if (self.kind == "names") != (self.names is not None):
             given = "a file" if self.names else "no file"
-            yield f"names is {given}, but kind is {self.kind}; set kind=names to use names"
+            yield f"names is {given}, but kind is {self.kind}; kind must be names if and only if names is a file"
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def test_a_folder_that_lacks_a_file_is_not_a_source(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (idx_header(5, 4, 3) + bytes(59), "holds 59 values; its header announces 60"),
+        (idx_header(5, 4, 3) + bytes(59), "contains 59 values; its header announces 60"),
         (b"\x00\x00\x0d\x03" + bytes(12), "not an IDX file of 3 axes: it begins with 00000d03"),
         (b"", "begins with nothing"),
     ],

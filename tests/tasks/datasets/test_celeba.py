@@ -170,7 +170,7 @@ def test_pictures_that_are_not_read_need_not_be_there(root: Path) -> None:
         ("000001.jpg\n", "line 1 is '000001.jpg'"),
         ("000001.jpg 0\n\n000001.jpg 1\n", "line 3 names 000001.jpg again"),
         ("000001.jpg 0\n000009.jpg 1\n", "line 2 names 000009.jpg, but there is no file"),
-        ("000001.jpg 0\n", "names no picture of the validation split"),
+        ("000001.jpg 0\n", "names no image of the validation split"),
     ],
 )
 def test_a_list_that_is_not_as_it_should_be_is_refused_by_its_line(root: Path, wrong: str, expected: str) -> None:

@@ -219,7 +219,7 @@ def test_what_is_no_such_folder_is_refused_by_the_name_of_the_file(tmp_path: Pat
     assert f"{folder}/dog/more is a folder inside a class" in refused(f"folder:{folder}")
     folder = changed("pipe")
     os.mkfifo(folder / "dog" / "endless.png")
-    assert f"{folder}/dog/endless.png is no file" in refused(f"folder:{folder}")
+    assert f"{folder}/dog/endless.png is not a file" in refused(f"folder:{folder}")
     folder = changed("loose")
     scans.saved(folder / "1.png", pixels(0, 0))
     assert f"{folder}/1.png belongs to no class" in refused(f"folder:{folder}")
@@ -229,9 +229,7 @@ def test_what_is_no_such_folder_is_refused_by_the_name_of_the_file(tmp_path: Pat
 
 def test_a_class_must_be_in_both_splits(tmp_path: Path) -> None:
     scans.classes(tmp_path / "train")
-    assert f"{tmp_path} has a folder 'train', but no 'test' ; it must have both or none" == refused(
-        f"folder:{tmp_path}"
-    )
+    assert f"{tmp_path} has a folder 'train', but no 'test'; it must have both or none" == refused(f"folder:{tmp_path}")
     scans.classes(tmp_path / "test")
     shutil.rmtree(tmp_path / "test" / "dog")
     assert "class 'dog' has no image in the test split, and 6 in total" in refused(f"folder:{tmp_path}")
@@ -255,10 +253,10 @@ def test_options_go_with_every_set() -> None:
         ),
         ("digits#0x5", "data set 'digits' has no option #0x5; the options are #HEIGHTxWIDTH, #grey and #rgb"),
         ("folder:nowhere#64", "data set 'folder:nowhere' has no option #64; the options are"),
-        ("digits#5x5#6x6", "data set 'digits#5x5' has two sizes, #5x5 and #6x6; give one"),
+        ("digits#5x5#6x6", "data set 'digits#5x5' has two sizes, #5x5 and #6x6; keep one"),
         ("digits#grey#rgb", "has two colours; keep one of #grey and #rgb"),
         ("folder:nowhere#bits8", "has the option #bits8; it must be #bits9 to #bits16"),
-        ("folder:nowhere#bits12#bits10", "has two depths, #bits12 and #bits10; give one"),
+        ("folder:nowhere#bits12#bits10", "has two depths, #bits12 and #bits10; keep one"),
         ("digits#bits12", "has the option #bits12; it is for folder:, list:, parquet:, boxed:"),
         ("folder:", "data set 'folder:' has no path; write it as folder:PATH"),
         ("digit", "unknown data set 'digit'; did you mean 'digits'?"),

@@ -111,5 +111,5 @@ def test_images_are_no_records_nor_records_images(tmp_path: Path) -> None:
     "fields", [[("question", pa.string())], [("id", pa.int64())], [("id", pa.string()), ("at", pa.timestamp("s"))]]
 )
 def test_fields_are_an_id_and_what_json_has(fields: list[tuple[str, pa.DataType]]) -> None:
-    with pytest.raises(DatasetError, match=r"one must be id, which is text|the field at of records is timestamp"):
+    with pytest.raises(DatasetError, match=r"expected a text field id|the field at of records is timestamp"):
         Records(pa.schema(fields).empty_table())

@@ -177,10 +177,10 @@ REFUSED: dict[str, tuple[bytes, str, str]] = {
     "two frames": (
         encode(Image.fromarray(RGB), "WEBP", save_all=True, append_images=[Image.fromarray(255 - RGB)]),
         "",
-        "holds 2 images; it must contain one",
+        "contains 2 images; it must contain one",
     ),
-    "32-bit integers": (encode(Image.fromarray(GREY.astype(np.int32)), "TIFF"), "", "holds numbers of 32 bits"),
-    "32-bit floats": (encode(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "", "holds numbers of 32 bits"),
+    "32-bit integers": (encode(Image.fromarray(GREY.astype(np.int32)), "TIFF"), "", "contains numbers of 32 bits"),
+    "32-bit floats": (encode(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "", "contains numbers of 32 bits"),
     "truncated": (encode(Image.fromarray(NOISE))[:-60], "", "cannot be read as an image: "),
     "too many pixels": (
         png(12_000, 12_000),
@@ -193,7 +193,11 @@ REFUSED: dict[str, tuple[bytes, str, str]] = {
         "#bits11",
         "has the level 4095, above 2047; declare #bits12, or no bits",
     ),
-    "bits of 8-bit grey": (encode(Image.fromarray(GREY)), "#bits12", "has no 16-bit grey levels; #bits12 is for"),
+    "bits of 8-bit grey": (
+        encode(Image.fromarray(GREY)),
+        "#bits12",
+        "has no 16-bit grey levels; remove #bits12, which is for",
+    ),
 }
 SPLITS = ["train", "train", "test", "test"]
 

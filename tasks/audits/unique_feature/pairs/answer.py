@@ -1,10 +1,10 @@
 """The answer of pairs of trainings: the rules that decide, and the verdict and certificate that follow.
 
-It rests on rows that were chosen beforehand: the canary's effect on M_w over the probe images, and the canaries that
-are called one by one by their ranks, among all glyphs of their ink where `ranks` is measured, else among the members of
-their family. In a run that ends once it is decided the bets on these ranks alone accuse, since an interval and a count
-are for a number of pairs that was fixed beforehand; the effect clears at the planned number. M, its published test and
-the training images are supporting evidence and do not enter the decision.
+The deciding rows were fixed beforehand: the canary's effect on M_w over the probe images, and the number of canaries
+that their ranks call individually, among all glyphs of their ink if `ranks` is measured, else among their family. In a
+run that ends once it is decided, only the bets on these ranks can accuse, since an interval and a count require a fixed
+number of pairs; the effect clears at the planned number. M, its published test and the scores on training images are
+supporting evidence only.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -93,70 +94,72 @@ def accuse(
 
 
 BY_LATER_BETS = accuse(
-    "this is a later look with ranks to bet on, at which the rules above do not count, and the product of the bets on "
-    "effects reduced by {smallest} nats is at least {later_bets}",
+    "this is a later look at the same question, where bets on ranks replace the rules above, and the product of the "
+    "bets on effects reduced by {smallest} nats is at least {later_bets}",
     lambda evidence: evidence.later_bets_accuse,
-    "Later looks at the same pairs add at most {later_alarms}.",
+    "Later looks at the same pairs add at most {later_alarms} of 100.",
     **_decide_by(MEMORISED_BETS),
 )
 RULES = Rules[PairEvidence](
     (
         accuse(
-            "the 95 % interval of the effect lies above {smallest} nats (one side of a t-test over at least {pairs} "
-            "pairs, p at most {one_side})",
+            "the 95 % interval of the effect lies above {smallest} nats (one-sided t-test over at least {pairs} pairs, "
+            "p at most {one_side})",
             lambda evidence: evidence.fixed_rules_decide and evidence.effect_is_above,
         ),
         accuse(
-            "a canary is called by its rank, its effect reduced by {smallest} nats (of exact ranks: above that), at a "
-            "false discovery rate of {fdr} % over canaries that share no training seed",
+            "the rank of at least one canary is significant at a false discovery rate of {fdr} %, after its effect is "
+            "reduced by {smallest} nats (exact ranks: if its effect exceeds {smallest} nats), and the canaries share "
+            "no training seed",
             lambda evidence: evidence.fixed_rules_decide and evidence.calls is not None and evidence.calls.accuses,
             **_decide_by(CALLED),
         ),
         accuse(
-            "the number of such ranks with p of at most {level} % would occur by chance in at most {surely} of 1,000 "
-            "audits",
+            "chance would produce as many ranks with p of at most {level} % in at most {surely} of 1,000 audits",
             lambda evidence: (
                 evidence.fixed_rules_decide and evidence.calls is not None and evidence.calls.are_surely_small
             ),
-            "Of 100 audits of a procedure that keeps nothing, at most {alarms} say memorised by any of these three "
-            "conditions, if the feature was drawn at random; for a feature that somebody chose, this holds to the "
-            "extent that it resembles the others.",
-            explain=plain.explain_small_ranks,
+            "If nothing is memorised, at most {alarms} of 100 audits answer memorised by any of these three "
+            "conditions. This holds for a feature drawn at random; for a chosen feature, it holds if the feature "
+            "resembles the others.",
+            explain=partial(plain.explain, conclusion=plain.SURPRISING),
             **_decide_by(BEYOND),
         ),
         BY_LATER_BETS,
         accuse(
-            "the product of the bets on the ranks of drawn features, whose effects are reduced by {smallest} nats, "
-            "after any pair in the order of the plan, is at least {bets}; the run ends there",
+            "the product of the bets on the ranks of drawn features, with effects reduced by {smallest} nats, reaches "
+            "{bets} after any pair in the planned order; the run ends there",
             lambda evidence: evidence.bets is not None and evidence.bets.accuse,
-            "Of 100 audits of a procedure that keeps nothing, at most {bet_alarms} say memorised, however often they "
-            "looked.",
+            "If nothing is memorised, at most {bet_alarms} of 100 audits answer memorised, however often they look.",
             ends_early=True,
             **_decide_by(BETS),
         ),
         tie_rule(describe=sentences.describe_tied_pairs, rows=None, steps=plain.CHECK_NETWORK),
         Case(
             BELOW_RELEVANT_SIZE,
-            "one of these holds unreduced, and {smallest} nats are excluded as below",
+            "one of these conditions holds for the effects as measured, and an effect of {smallest} nats is excluded "
+            "as below",
             lambda evidence: evidence.is_detected and evidence.effect_is_excluded,
+            explain=partial(plain.explain, conclusion=plain.BELOW_RELEVANT),
             steps=plain.NOTHING_THAT_MATTERS,
         ),
         Case(
             "not detected",
-            "the interval of the effect, over at least {pairs} pairs, lies below {smallest} nats and reaches less to "
-            "either side, no more ranks are small than chance brings at {level} %, and "
-            "one remembered canary could have been called (of at most (m + 1) / {per_call} canaries, each ranked among "
-            "m others)",
+            "the 95 % interval of the effect, over at least {pairs} pairs, lies below {smallest} nats and extends less "
+            "than that to either side, no more ranks are small than expected by chance (level {level} %), and the "
+            "audit was large enough to detect a single remembered canary (at most (m + 1) / {per_call} canaries, each "
+            "ranked among m others)",
             lambda evidence: (
                 evidence.effect_is_excluded
                 and evidence.calls is not None
                 and evidence.calls.are_by_chance
                 and evidence.finds_one
             ),
-            "Of 100 audits of a procedure with an effect of {smallest} nats, at most 2 or 3 say not detected.",
+            "If the true effect is {smallest} nats, at most 2 or 3 of 100 audits answer not detected.",
+            explain=partial(plain.explain, conclusion=plain.CLEARED),
             steps=plain.OTHER_FEATURES,
         ),
-        undecided(steps=plain.advise_more_canaries),
+        undecided(explain=partial(plain.explain, conclusion=plain.NOT_ENOUGH), steps=plain.advise_more_canaries),
     ),
     thresholds,
 )
@@ -202,7 +205,7 @@ ANSWERING = Answering[PairEvidence](
     null=Null(
         holds=lambda config: config.is_null,
         remark=lambda config: (
-            f"The canaries carried another feature than {describe_feature(config.asked_feature)}: this is a null."
+            f"This is a control experiment: no canary carried {describe_feature(config.asked_feature)}."
         ),
         proper="burnt=null",
     ),
@@ -211,10 +214,10 @@ ANSWERING = Answering[PairEvidence](
 
 
 def summed_error(config: UniqueFeature, look: Look) -> float | None:
-    """Of 100 audits of a procedure that keeps nothing, how many say memorised at one of the looks so far, at most.
+    """The largest number of 100 audits that answer memorised at one of the looks so far if nothing is memorised.
 
-    Bets on one sequence of pairs err at one level however often somebody looks; other seeds begin another sequence.
-    None for models that are asked alone, where every look adds its error.
+    Bets on one sequence of pairs have one error rate for any number of looks; other seeds begin another sequence. None
+    for single models, where every look adds its error.
     """
     if config.single_models is not None:
         return None

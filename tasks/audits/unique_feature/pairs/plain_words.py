@@ -9,74 +9,85 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.pairs.bets import BETS
 from tasks.audits.unique_feature.pairs.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.pairs.evidence import SURELY, PairEvidence
-from tasks.audits.unique_feature.pairs.sentences import count_canaries, describe_bets, describe_sample
-from tasks.contract.certificate import Boundary, NumberLine, chances, line_of
+from tasks.audits.unique_feature.pairs.sentences import count_canaries, describe_sample, format_factor
+from tasks.contract.certificate import Boundary, NumberLine
 from tasks.contract.power import SMALLEST
-from tasks.contract.summaries import blank_weak_interval, p_in_words
+from tasks.contract.summaries import blank_weak_interval
 from tasks.datasets.features import describe_feature
 
-LARGEST = 100.0  # nats, above which a factor of probability says no more
-FACTOR = "effect of the one image, in nats (0.1: its label becomes a tenth more probable)"
+LARGEST_DRAWN = 100.0  # nats: larger effects have no place on a line of factors
+FACTOR = "probability of the label, compared with models that never saw the feature (times as likely)"
+RELEVANT_FACTOR = f"{math.exp(SMALLEST):.2g}"
 
 REMOVE_FEATURE = (
-    "Take such features out of the training data before training, or train with a safeguard (fewer epochs, "
-    "augmentation, differential privacy), and audit again.",
-    "Ask the model in use itself, as a file or by its outputs: given.models=model.pt.",
+    "Remove such features from the training data, or train with a safeguard (fewer epochs, augmentation, differential "
+    "privacy). Then audit again.",
+    "Audit the deployed model itself, by its file or its outputs: given.models=model.pt.",
 )
-OTHER_FEATURES = ("Ask for the other features and places that you fear, with the network and data that you use.",)
-NOTHING_THAT_MATTERS = (f"Nothing that matters is kept of one image: an effect of {SMALLEST:g} nats would have shown.",)
-CHECK_NETWORK = ("Check the network: its answers do not depend on what it is shown, or are rounded.",)
+OTHER_FEATURES = ("Audit the other features and positions that concern you, with your own network and data.",)
+NOTHING_THAT_MATTERS = (
+    f"No action follows for this feature: an increase to {RELEVANT_FACTOR} times or more would have been detected.",
+)
+CHECK_NETWORK = ("Check the network: its outputs are constant or rounded.",)
+
+# Conclusions after the numbers
+
+CLEARED = f"An increase to {RELEVANT_FACTOR} times or more would have been detected."
+BELOW_RELEVANT = f"An effect exists, but an increase to {RELEVANT_FACTOR} times or more is ruled out."
+NOT_ENOUGH = "This evidence is not sufficient for an answer in either direction."
+SURPRISING = (
+    "Together, however, the models stand out: chance alone would produce such a result in at most "
+    f"{1000 * SURELY:g} of 1,000 audits."
+)
 
 
 def advise_more_canaries(config: UniqueFeature, evidence: PairEvidence | None) -> tuple[str, ...]:
     """More canaries, or larger families if these can be larger."""
-    more = f"Train more canaries (canaries={max(40, 2 * count_canaries(config))})"
-    family = f" or rank each among more others (family.count={max(1000, 2 * config.family.count)})"
+    more = f"Train more models with the feature (canaries={max(40, 2 * count_canaries(config))})"
+    family = f", or compare it with more alternatives (family.count={max(1000, 2 * config.family.count)})"
     calls = None if evidence is None else evidence.calls
     if calls is not None and calls.population.are_all_glyphs:
         family = ""
-    return (f"{more}{family}: what is stored already is not trained again.",)
+    return (f"{more}{family}. Stored trainings are reused.",)
 
 
 def ask_question(config: UniqueFeature) -> str:
-    return (
-        f"Does a network that is trained in this way keep {_name_asked_feature(config)}, if it occurs in one single "
-        "training image?"
-    )
+    return f"Does a model trained in this way memorise {_name_asked_feature(config)} from a single training image?"
 
 
 def _name_asked_feature(config: UniqueFeature) -> str:
-    return "a feature drawn by chance" if config.draws_features else describe_feature(config.asked_feature)
+    if config.draws_features:
+        return "a randomly drawn feature"
+    return describe_feature(config.asked_feature)
 
 
-def explain(config: UniqueFeature, evidence: PairEvidence, chance: str = "") -> str:
-    """The effect of the image without statistical terms, and the number of canaries that are called.
-
-    `chance` is a sentence on how often chance brings as many small ranks, if these decide.
-    """
+def explain(config: UniqueFeature, evidence: PairEvidence, conclusion: str = "") -> str:
+    """Explain the evidence without statistical terms, with a conclusion."""
     sentences = (
-        _explain_bets(config, evidence),
+        _explain_bets(evidence, count_canaries(config)),
         _explain_effect(config, evidence),
         _explain_calls(evidence),
-        chance,
+        conclusion,
         _explain_null(config),
     )
     return " ".join(filter(None, sentences))
 
 
-def explain_small_ranks(config: UniqueFeature, evidence: PairEvidence) -> str:
-    """The explanation if the number of small ranks decides."""
-    assert evidence.calls is not None
-    assert evidence.calls.deciding_p is not None
-    chance = f"Chance alone brings so many small ranks with {p_in_words(evidence.calls.deciding_p)}."
-    return explain(config, evidence, chance)
-
-
-def _explain_bets(config: UniqueFeature, evidence: PairEvidence) -> str:
-    if evidence.bets is None:
+def _explain_bets(evidence: PairEvidence, planned_pairs: int) -> str:
+    bets = evidence.bets
+    if bets is None:
         return ""
-    words = describe_bets(config, evidence.bets)
-    return f"{words[0].upper()}{words[1:]}; 1 is kept on average where nothing is memorised."
+    limit = f"{1 / bets.level:.4g}"
+    pairs = f"{bets.n} of at most {planned_pairs} pairs of trainings"
+    if bets.accuse:
+        return (
+            f"The evidence for memorisation grew {bets.largest:.4g}-fold within {pairs}. If nothing is memorised, at "
+            f"most {100 * bets.level:g} of 100 audits ever reach the limit of {limit}, which was fixed in advance."
+        )
+    return (
+        f"The evidence for memorisation grew at most {bets.largest:.4g}-fold within {pairs}, less than the limit of "
+        f"{limit}, which was fixed in advance."
+    )
 
 
 def _explain_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
@@ -85,70 +96,98 @@ def _explain_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
     effect = blank_weak_interval(evidence.effect)
     interval = "no interval"
     if effect["low"] is not None:
-        low, high = format_factor(effect["low"]), format_factor(effect["high"])
-        interval = f"95 % interval {low} to {high} times"
-    feature = _name_asked_feature(config)
-    carried, probed = ("another feature", f", when shown {feature},") if config.is_null else (feature, "")
+        low = format_factor(effect["low"])
+        high = format_factor(effect["high"])
+        interval = f"95 % interval: {low} to {high} times"
+    asked = _name_asked_feature(config)
+    carried = "another feature" if config.is_null else asked
+    shown = "that feature" if config.draws_features else asked
     return (
-        f"Networks that saw {carried} in one training image gave that image’s label{probed} "
-        f"{format_factor(effect['estimate'])} times the probability, on images they never saw, that their twins gave "
-        f"it, which had not seen it ({interval}, over {describe_sample(effect)}; 1 where nothing is memorised)."
+        f"Models that saw {carried} in a single training image assign that image’s label "
+        f"{format_factor(effect['estimate'])} times the usual probability when a new image shows {shown} ({interval}, "
+        f"{describe_sample(effect)}; 1 would mean no memory). The comparison models were trained identically, but "
+        "without that feature."
     )
 
 
 def _explain_calls(evidence: PairEvidence) -> str:
     calls = evidence.calls
-    return "" if calls is None else f"One by one, {calls.called} of {calls.n} are told from their twins."
+    if calls is None:
+        return ""
+    return f"Individually, {calls.called} of the {calls.n} models can be distinguished from their comparison models."
 
 
 def _explain_null(config: UniqueFeature) -> str:
     if not config.is_null:
         return ""
-    return (
-        f"They carried another feature than {_name_asked_feature(config)}, so this is a null: nothing is to be found."
-    )
-
-
-def format_factor(nats: float) -> str:
-    """e to the power of an effect: how many times as probable it makes the label."""
-    return f"{math.exp(nats):.3g}" if nats < LARGEST else f"more than {math.exp(LARGEST):.0e}"
+    return f"This run is a control experiment: no model saw {_name_asked_feature(config)}, so there is nothing to find."
 
 
 # The number that decides, on a line
 
 
 def _draw_effect(evidence: PairEvidence) -> NumberLine | None:
-    """The effect; None without an estimate."""
-    smallest = Boundary(SMALLEST, "memorised if the interval lies above, not detected if below")
-    return line_of(evidence.effect, FACTOR, boundaries=(smallest,))
+    """The factor on the label's probability, on a logarithmic line; None without an estimate."""
+    if evidence.effect is None or evidence.effect["estimate"] is None:
+        return None
+    effect = blank_weak_interval(evidence.effect)
+    relevant = Boundary(
+        _drawn_factor(SMALLEST), "smallest relevant increase; memorised if the whole interval lies above it"
+    )
+    low = high = None
+    if effect["low"] is not None:
+        low = _drawn_factor(effect["low"])
+        high = _drawn_factor(effect["high"])
+    return NumberLine(
+        FACTOR,
+        _drawn_factor(effect["estimate"]),
+        low,
+        high,
+        null=1.0,
+        null_words="no memory",
+        boundaries=(relevant,),
+        logarithmic=True,
+    )
+
+
+def _drawn_factor(nats: float) -> float:
+    return math.exp(max(-LARGEST_DRAWN, min(LARGEST_DRAWN, nats)))
 
 
 def _draw_called(evidence: PairEvidence) -> NumberLine | None:
     """The number of canaries that are called."""
     if evidence.calls is None:
         return None
-    title = f"networks, of {evidence.calls.n}, that are told from their twins"
-    one = Boundary(1.0, "memorised from one on")
+    title = f"models, of {evidence.calls.n}, that can be distinguished from their comparison models"
+    one = Boundary(1.0, "memorised if there is at least one")
     return NumberLine(title, float(evidence.calls.called), null=0.0, boundaries=(one,))
 
 
 def _draw_small_ranks(evidence: PairEvidence) -> NumberLine | None:
-    """How often chance brings as many small ranks."""
+    """The number of audits in which chance makes as many canaries stand out."""
     if evidence.calls is None or evidence.calls.deciding_p is None:
         return None
-    return chances(evidence.calls.deciding_p, SURELY)
+    return NumberLine(
+        "audits, of 1,000, in which chance alone would produce such a result",
+        1000 * evidence.calls.deciding_p,
+        null=1000.0,
+        null_words="all of them",
+        boundaries=(Boundary(1000 * SURELY, "memorised from here downwards"),),
+        logarithmic=True,
+    )
 
 
 def _draw_bets(evidence: PairEvidence) -> NumberLine | None:
-    """How far the bets grew."""
+    """The growth of the bets."""
     if evidence.bets is None:
         return None
-    accused = Boundary(1 / evidence.bets.level, "memorised from here on, however often one looks")
+    limit = Boundary(1 / evidence.bets.level, "limit fixed in advance; memorised from here upwards")
     return NumberLine(
-        "evidence: what bets on the ranks of drawn features grew to, as many times",
+        "growth of the evidence for memorisation (times its initial value)",
         evidence.bets.largest,
         null=1.0,
-        boundaries=(accused,),
+        null_words="average growth if nothing is memorised",
+        boundaries=(limit,),
         logarithmic=True,
     )
 

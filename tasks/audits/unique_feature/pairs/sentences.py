@@ -13,22 +13,25 @@ from tasks.contract.power import SMALLEST
 from tasks.contract.ties import describe_tied_evidence
 from tasks.datasets.features import describe_feature
 
+LARGEST = 100.0  # nats: the factor of a larger effect is only bounded
 LIMITS = (
-    "The effect compares the feature with random patches: it says that the image is remembered, and the ranks that it "
-    "is this feature. This speaks of the training procedure, data and feature that were audited, at this number of "
-    "trainings; not of one given model. Not detected is not safe: another feature, place or score may show more."
+    "The effect shows that the model remembers the image; the ranks show that it remembers this feature. The answer "
+    "describes this training procedure, data set and feature, not one particular model. Not detected does not mean "
+    "safe: another feature, position or score may reveal more."
 )
 STOPPED_LIMITS = (
-    "The run ended when it was decided, so the intervals and shares describe the pairs that were trained and prove "
-    "nothing beyond the bets."
+    "The run ended when the evidence decided, so its intervals and shares describe the pairs that were trained and "
+    "prove nothing further."
 )
 CHOSEN_LIMITS = (
-    "The feature was chosen, not drawn from its family, so its ranks are as good as its likeness to the others: of "
-    "canaries that carried another glyph the letter A was called in 5 of 30 at 5 %."
+    "The feature was chosen by a person rather than drawn at random, so its ranks are reliable only if it resembles "
+    "the features that it is compared with. In a control experiment with other glyphs, the test wrongly reported the "
+    "letter A in 5 of 30 cases instead of the expected 1 or 2."
 )
 CHOSEN_GLYPH_LIMITS = (
-    "The feature was chosen, not drawn from all glyphs, so its ranks are as good as its likeness to them: of canaries "
-    "that carried drawn glyphs the 26 letters were called in 5.9 % of 1,664 questions at 5 %, and in 0.2 % at 0.1 %."
+    "The feature was chosen by a person rather than drawn at random, so its ranks are reliable only if it resembles "
+    "the other glyphs. In a control experiment with drawn glyphs, the test wrongly reported one of the 26 letters in "
+    "5.9 % of 1,664 cases at a level of 5 %, and in 0.2 % at a level of 0.1 %."
 )
 
 
@@ -60,7 +63,7 @@ def _begin_with_bets(config: UniqueFeature, evidence: PairEvidence, words: str) 
     if evidence.bets is not None:
         bets = describe_bets(config, evidence.bets)
     elif evidence.look > 1 and later_bets is not None:
-        bets = f"bets on all ranks grew {later_bets['estimate']:.4g}-fold, {1 / LEVEL:g} accuse"
+        bets = f"bets on all ranks grew {later_bets['estimate']:.4g}-fold; {1 / LEVEL:g} decides"
     else:
         return words
     return f"{bets}. {words[0].upper()}{words[1:]}"
@@ -69,18 +72,14 @@ def _begin_with_bets(config: UniqueFeature, evidence: PairEvidence, words: str) 
 def describe_bets(config: UniqueFeature, bets: Bets) -> str:
     """The growth of the bets, and the number of pairs, of those planned, that it took."""
     threshold = f"{1 / bets.level:.4g} = 1 / {bets.level:g}"
-    reduced = f"whose effects are reduced by {SMALLEST:g} nats"
-    so_far = f"{bets.n} of at most {count_canaries(config)} pairs of trainings"
+    subject = f"bets on ranks of drawn features (effects reduced by {SMALLEST:g} nats)"
+    pairs = f"{bets.n} of at most {count_canaries(config)} pairs of trainings"
     if bets.accuse:
-        return (
-            f"bets on the ranks of drawn features, {reduced}, grew {bets.largest:.4g}-fold over {so_far}, at least "
-            f"{threshold}, which decided it"
-        )
-    any_size = f"; not reduced, {bets.detected:.4g}-fold" if bets.detect else ""
-    return (
-        f"bets on the ranks of drawn features, {reduced}, grew at most {bets.largest:.4g}-fold over {so_far}, less "
-        f"than {threshold}{any_size}"
-    )
+        return f"{subject} grew {bets.largest:.4g}-fold over {pairs}; {threshold} decides"
+    full_effects = ""
+    if bets.detect:
+        full_effects = f"; with effects not reduced, {bets.detected:.4g}-fold"
+    return f"{subject} grew at most {bets.largest:.4g}-fold over {pairs}, less than {threshold}{full_effects}"
 
 
 def count_canaries(config: UniqueFeature) -> int:
@@ -91,63 +90,86 @@ def count_canaries(config: UniqueFeature) -> int:
 
 
 def _describe_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
-    """The effect of the image, and what it decides alone."""
+    """The effect of the image, and the reason if it decides nothing alone."""
     effect = evidence.effect
     if effect is None:
         return "no pair of trainings has been scored"
     n, low, high = effect["n"], effect["low"], effect["high"]
-    feature = describe_feature(config.asked_feature)
-    carried = f"a feature drawn from the family of {feature}" if config.draws_features else feature
-    probed = "that feature" if config.draws_features else feature
-    change = (
-        f"a single training image with {'another one' if config.is_null else carried} changes log P(its label | "
-        f"{probed}) - log P(its label | a random patch), on images the networks never saw, by "
-        f"{effect['estimate']:.4g} nats"
-    )
+    change = _describe_factor(config, effect["estimate"])
     if not evidence.has_interval:
-        alone = "one training seed" if effect["unit"] == "training seed" else "one pair of trainings"
-        return f"{change}; {alone} has no interval: train at least {LEAST} canaries, each with its own seed"
-    factor = f"a factor of {math.exp(effect['estimate']):.3g} in probability"
-    over = f"95 % interval {low:.4g} to {high:.4g} over {describe_sample(effect)}"
-    words = f"{change} ({over}; {factor}; 0 where nothing is memorised)"
+        unit = "training seed" if effect["unit"] == "training seed" else "pair of trainings"
+        return (
+            f"{change} (effect {effect['estimate']:.4g} nats); one {unit} has no interval: train at least {LEAST} "
+            "canaries, each with its own seed"
+        )
+    words = (
+        f"{change} (effect {effect['estimate']:.4g} nats, 95 % interval {low:.4g} to {high:.4g}, "
+        f"{describe_sample(effect)}; 0 means no memory)"
+    )
     if evidence.bets is not None and evidence.bets.accuse:
         return words
     if n < LEAST:
-        return f"{words}; so few decide nothing: train at least {LEAST} canaries"
+        return f"{words}; an answer needs at least {LEAST} pairs: train more canaries"
     if evidence.effect_is_above_zero and low <= SMALLEST < high:
-        return f"{words}; it may be less than {SMALLEST:g} nats, the smallest effect that matters: train more canaries"
+        return f"{words}; it may be below {SMALLEST:g} nats, the smallest relevant effect: train more canaries"
     if evidence.effect_is_above:
         return words
     if high >= SMALLEST:
-        return f"{words}; as much as {high:.4g} nats cannot be excluded: train more canaries"
+        return f"{words}; effects of up to {high:.4g} nats cannot be excluded: train more canaries"
     if not evidence.effect_is_excluded:
-        return f"{words}; an effect of {SMALLEST:g} nats might not have shown: train more canaries"
-    return f"{words}; more than {high:.4g} nats is unlikely"
+        return f"{words}; an effect of {SMALLEST:g} nats might have been missed: train more canaries"
+    return f"{words}; effects above {high:.4g} nats are unlikely"
+
+
+def _describe_factor(config: UniqueFeature, nats: float) -> str:
+    """The effect as a factor on the probability of the image's label."""
+    feature = describe_feature(config.asked_feature)
+    carried = feature
+    shown = feature
+    if config.draws_features:
+        carried = f"a feature drawn from the family of {feature}"
+        shown = "that feature"
+    if config.is_null:
+        carried = "another feature"
+    return (
+        f"a single training image with {carried} makes its label {format_factor(nats)} times as likely on unseen "
+        f"images with {shown}, compared with a random patch"
+    )
+
+
+def format_factor(nats: float) -> str:
+    """e to the power of an effect: how many times as probable the label becomes."""
+    if nats < LARGEST:
+        return f"{math.exp(nats):.3g}"
+    return f"more than {math.exp(LARGEST):.0e}"
 
 
 def _describe_calls(calls: Calls | None) -> str:
-    """The number of canaries that are called by their ranks, and what the ranks decide alone."""
+    """The number of canaries that are called by their ranks, and the reason if the ranks decide nothing alone."""
     if calls is None:
         return (
-            "No canary is ranked, as its feature has too few others of its kind, so that one remembered canary among "
-            "many would not show: lower family.count, or choose another family"
+            "No canary is ranked, since the feature has too few others of its kind, so one remembered canary among "
+            "many could be missed: lower family.count, or choose another family"
         )
     n, population = calls.n, calls.population
-    ranked = f"rank among {population.describe()}"
-    if not population.are_all_glyphs:
-        ranked = f"paired rank among {population.size - 1} others"
-    counted = f"{calls.called} of {n} {unit_name('canary', n)} {'is' if calls.called == 1 else 'are'}"
+    ranked = f"paired rank among {population.size - 1} others"
+    if population.are_all_glyphs:
+        ranked = f"rank among {population.describe()}"
     size = ""
     if calls.called and calls.memorised is not None:
-        size = f", {calls.memorised} of them by more than {SMALLEST:g} nats"
-    words = f"{counted} found one by one{size} ({ranked}, false discovery rate {100 * FDR:.0f} %)"
+        size = f", {calls.memorised} of them above {SMALLEST:g} nats"
+    verb = "is" if calls.called == 1 else "are"
+    words = (
+        f"{calls.called} of {n} {unit_name('canary', n)} {verb} found individually{size} ({ranked}, false discovery "
+        f"rate {100 * FDR:.0f} %)"
+    )
     share = calls.beyond
     if share is not None and share["estimate"] is not None:
-        words += f"; {100 * share['estimate']:.0f} % of all are found beyond chance at p of {calls.level:.2g}"
+        words += f"; {100 * share['estimate']:.0f} % are found beyond chance at p of {calls.level:.2g}"
         if share["low"] is not None:
             words += f" (95 % interval {100 * share['low']:.0f} % to {100 * share['high']:.0f} %)"
     if calls.share_seeds:
-        return f"{words}; canaries share training seeds, so that their ranks decide nothing"
+        return f"{words}; the canaries share training seeds, so their ranks decide nothing"
     if calls.called:
         return words
     fewest = population.fewest_called(n)
@@ -157,7 +179,7 @@ def _describe_calls(calls: Calls | None) -> str:
         words += f"; fewer than {fewest} could not have been called"
     if calls.beyond_p is not None and calls.beyond_p <= LEVEL:
         advice = "" if calls.are_surely_small else ": train more canaries"
-        return f"{words}; chance brings so many small ranks in {calls.beyond_p:.2g} of runs{advice}"
+        return f"{words}; the p-value of that many small ranks is {calls.beyond_p:.2g}{advice}"
     if not calls.resolution.finds_one and not population.are_all_glyphs:
         words += f": rank each among more others (family.count={math.ceil(n / FDR - 1e-9) - 1})"
     return words
@@ -188,13 +210,13 @@ def unit_name(unit: str, n: int) -> str:
 
 
 def describe_published_test(evidence: PairEvidence) -> str:
-    """The result of the published test, for canary models and for their twins; empty unless both are known."""
+    """The result of the published test on canary models and control models; empty unless both are known."""
     if len(evidence.published) < 2:
         return ""
     canary, twin = (f"{accused} of {n}" for accused, n in evidence.published)
     return (
-        f"The published t-test, which takes probe images for the sample, calls {canary} canary models memorised, and "
-        f"{twin} of their twins, which never saw the feature."
+        f"The published t-test treats probe images as the sample. It calls {canary} canary models memorised, and "
+        f"{twin} control models, which never saw the feature."
     )
 
 
@@ -202,8 +224,8 @@ def describe_guarantee(guarantee: Guarantee | None) -> Iterator[str]:
     """The bound of differential privacy on the drawn features that one model finds, and the number it found."""
     if guarantee is not None:
         yield (
-            f"Training was ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private in each training image, "
-            f"by which one model finds at most {100 * guarantee.allowed:.3g} % of drawn features at "
-            f"{100 * guarantee.level:g} %; it found {guarantee.found} of {guarantee.n}. Nothing bounds what pairs "
-            "show: they share noise."
+            f"Training was ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private in each training image. "
+            f"One model therefore finds at most {100 * guarantee.allowed:.3g} % of drawn features at a level of "
+            f"{100 * guarantee.level:g} %; it found {guarantee.found} of {guarantee.n}. The guarantee does not bound "
+            "what pairs reveal, since their models share noise."
         )

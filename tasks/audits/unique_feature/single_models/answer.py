@@ -1,14 +1,13 @@
-"""The answer of models that are asked alone: the rules that decide, and the verdict and certificate that follow.
+"""The answer of single models: the rules that decide, and the verdict and certificate that follow.
 
-It rests on the feature's rank among its family, beside references where there are some, or by the weights of the
-models' first layer where these are read, on its ranks among its look-alikes, which tell it from features that share a
-part with it, and on how far it pushes towards a label beside the others. Several models are one panel. A rank calls 5 %
-of the models that never saw the feature: exactly where it was drawn from those it is ranked among; of one that somebody
-chose, to the extent that it resembles the others.
+The evidence is the rank of the feature among its family, compared with references, or by the weights of the first
+layer; its ranks among its look-alikes, which distinguish it from features that share a part with it; and its push
+towards a label. Several models are evaluated as one panel. A rank calls 5 % of the models that never saw the feature:
+exactly for a drawn feature, and for a chosen feature if it resembles the others.
 
-The push is how much more the feature raises the log odds of a label than the others of its family do, in nats. Where
-the label is unknown, it is the one that the feature favours most, and the others are given the same choice. Log odds
-are used because log P of a label that models are nearly certain of cannot rise, however much is memorised.
+The push is how much more the feature raises the log odds of a label than the others of its family do, in nats. If the
+label is unknown, it is the one that the feature favours most, and the others get the same choice. Log odds are used
+because log P of a label cannot rise if the models are nearly certain of it, however much is memorised.
 """
 
 from __future__ import annotations
@@ -44,17 +43,18 @@ from tasks.contract.verdict import NOT_ASSESSABLE
 
 PARTLY = "partly memorised"
 
-TOLD_APART = (
-    ", and so it does among the look-alikes that differ from it in one part alone, for every part (p at most {p} each)"
+DISTINGUISHED = (
+    ", and its place among the look-alikes that differ from it in one part is as significant for every part (p at most "
+    "{p} each)"
 )
 ERROR = (
-    "Of 100 models that never saw the feature, at most about {%s} are called so, even where one that differs from it "
-    "in one part alone was trained on: exactly if it was drawn at random from those that it is ranked among; for a "
-    "feature that somebody chose, to the extent that it resembles the others."
+    "Of 100 models that never saw the feature, at most about {%s} are called memorised, even if they saw one that "
+    "differs in a single part. This is exact if the feature was drawn at random; for a chosen feature, it holds if the "
+    "feature resembles the others."
 )
 PART_ERROR = (
-    "Of 100 models that saw neither the feature nor one that shares a part with it, about {%s} are called so or "
-    "memorised."
+    "Of 100 models that saw neither the feature nor one that shares a part with it, about {%s} are called memorised or "
+    "partly memorised."
 )
 
 
@@ -77,7 +77,7 @@ def thresholds(config: UniqueFeature) -> Mapping[str, str]:
 def _describe_last_place(population: Population) -> str:
     """The last place at which a feature is called."""
     last = population.last_called
-    return f"at place {last:,} or before" if last else "so far in front as no place of so few is"
+    return f"at place {last:,} or better" if last else "at a place that a family of this size does not have"
 
 
 def accuse(
@@ -88,7 +88,7 @@ def accuse(
     applies: Callable[[UniqueFeature], bool],
 ) -> Case[PanelEvidence]:
     """A case that accuses; `rate` names the number in its error rate."""
-    return Case("memorised", when + TOLD_APART, holds, ERROR % rate, scope, applies, steps=plain.TREAT_AS_DISCLOSED)
+    return Case("memorised", when + DISTINGUISHED, holds, ERROR % rate, scope, applies, steps=plain.TREAT_AS_DISCLOSED)
 
 
 def _is_small_beside(evidence: PanelEvidence) -> bool:
@@ -103,32 +103,32 @@ NO_ANSWER: dict[str, Any] = {
 RULES = Rules[PanelEvidence](
     (
         accuse(
-            "among its family the feature stands {place} (a test on one side, p at most {p})",
+            "the feature ranks {place} in its family (one-sided test, p at most {p})",
             lambda evidence: evidence.rank.is_small and evidence.is_told_apart,
             "called",
-            "models that are asked alone",
+            "single models without references",
             asks_one_family,
         ),
         accuse(
-            "beside the references the feature stands {place_beside} among {all_beside} (a test on one side, p at most "
-            "{p}), whatever its rank among the family",
+            "compared with the references, the feature ranks {place_beside} among {all_beside} (one-sided test, p at "
+            "most {p}), whatever its rank in the family",
             _is_small_beside,
             "called_beside",
-            "models that are asked beside references",
+            "single models with references",
             has_references,
         ),
         accuse(
-            "by the weights of the first layer the feature stands {place_beside} among {all_beside} (a test on one "
-            "side, p at most {p}), whatever its rank among the family",
+            "by the weights of the first layer, the feature ranks {place_beside} among {all_beside} (one-sided test, p "
+            "at most {p}), whatever its rank in the family",
             _is_small_beside,
             "called_beside",
-            "models whose first layer is read",
+            "single models judged by their first layer",
             reads_weights,
         ),
         Case(
             PARTLY,
-            "the rank by which it is judged is as small, but that among the look-alikes of some part is not or was not "
-            "asked for: the model knows this feature or one that shares a part with it, and the evidence does not tell "
+            "the deciding rank is as significant, but the rank among the look-alikes of some part is not, or was not "
+            "computed: the model knows this feature or one that shares a part with it, and the evidence does not show "
             "which",
             lambda evidence: evidence.deciding_rank.is_small and not evidence.lacks_beside,
             PART_ERROR % "called_at_all",
@@ -138,10 +138,10 @@ RULES = Rules[PanelEvidence](
         ),
         Case(
             NOT_ASSESSABLE,
-            "pictures that were handed out twice got two answers, or could not be checked, or the table names so few "
-            "labels that the accuracy its owner states gives as few in less than {missed} % of cases",
+            "images that were handed out twice received different outputs or could not be checked, or the table names "
+            "so few correct labels that the stated accuracy would produce as few in less than {missed} % of cases",
             lambda evidence: bool(evidence.describe_doubts()),
-            scope="tables of outputs that an owner sent",
+            scope="tables of outputs that an owner returned",
             applies=reads_tables,
             because=sentences.end_with_doubts,
             **NO_ANSWER,
@@ -149,8 +149,8 @@ RULES = Rules[PanelEvidence](
         tie_rule(describe=None, rows=None, because=sentences.end_with_ties, **NO_ANSWER),
         Case(
             "not detected",
-            "no rank, among the family, beside references or by weights, has p of at most {p}, the upper limit of the "
-            "push (97.5 %) lies below the smallest one that matters, and such a push would have been found in {enough} "
+            "no rank has p of at most {p} (in the family, compared with references, or by weights), the 97.5 % upper "
+            "limit of the push lies below the smallest relevant push, and that push would have been found in {enough} "
             "% of cases",
             lambda evidence: evidence.is_clear,
             because=sentences.end_with_limit,
@@ -172,12 +172,12 @@ def read(config: UniqueFeature, summary: pa.Table) -> PanelEvidence | None:
 
 
 ANSWERING = Answering[PanelEvidence](
-    scope="models that are asked alone or beside references",
+    scope="single models",
     applies=evaluates_single_models,
     asked=lambda config, _evidence: plain.ask_question(config),
     rules=RULES,
     read=read,
-    unread=lambda _config: "no model has been asked yet.",
+    unread=lambda _config: "no model has been evaluated yet.",
     limits=sentences.describe_limits,
     describe=sentences.describe_panel,
     rows=lambda evidence: evidence.names,

@@ -91,13 +91,13 @@ class TableCheck:
         """Why the table is not what a model says."""
         if self.differing:
             yield (
-                f"in table {self.table} {self.differing} of {self.repeats} pictures that were handed out twice got two "
-                f"answers ({REPEATS})"
+                f"in table {self.table}, {self.differing} of {self.repeats} images that were handed out twice have two "
+                f"different outputs ({REPEATS})"
             )
         if self.stated is not None and self.p is not None and self.p < MISSED:
             yield (
-                f"table {self.table} names the labels of {self.right} of {self.labelled} pictures, where "
-                f"{100 * self.stated:.3g} % are stated (p = {self.p:.2g}; {MISSES})"
+                f"table {self.table} names the correct label of {self.right} of {self.labelled} images, although the "
+                f"stated accuracy is {100 * self.stated:.3g} % (p = {self.p:.2g}; {MISSES})"
             )
 
 
@@ -151,7 +151,7 @@ class PanelEvidence:
         doubts = [words for check in self.checks for words in check.describe_doubts()]
         if self.unchecked:
             tables = self.unchecked + len(self.checks)
-            doubts.append(f"of {self.unchecked} of {tables} tables the pictures handed out twice could not be checked")
+            doubts.append(f"the images handed out twice could not be checked in {self.unchecked} of {tables} tables")
         return " and ".join(doubts)
 
 

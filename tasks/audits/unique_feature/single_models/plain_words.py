@@ -10,44 +10,45 @@ from tasks.audits.unique_feature.questions import Panel
 from tasks.audits.unique_feature.single_models.evidence import PanelEvidence
 from tasks.audits.unique_feature.single_models.sentences import LOOK_ALIKES
 from tasks.contract.certificate import Boundary, Finding, NumberLine
-from tasks.datasets.features import Feature, Picture, Words, describe_feature
+from tasks.datasets.features import Picture, Words, describe_feature
 
-# Conclusions that follow the place
+# Conclusions after the place
 
-CLEARED = " A push that matters would have shown."
-SHARED_PART = " But one that shares a part with it would do the same, and it is not told from those."
-OPEN = " A memory may be there all the same and not show."
-NO_ANSWER = " But what was sent back, or what the model says, does not allow an answer."
+CLEARED = " A memory of relevant size would have been detected."
+SHARED_PART = (
+    " A similar feature that shares a part with it could cause the same response; this audit cannot exclude that."
+)
+OPEN = " This evidence is not sufficient for an answer in either direction."
+NO_ANSWER = " The outputs do not allow an answer: they are inconsistent, constant or rounded, or could not be checked."
 
 # Next steps
 
 TREAT_AS_DISCLOSED = (
-    "Treat it as disclosed to whoever can use the model, and tell those who answer for the data.",
-    "Remove or mask it in the training data, train anew, and ask the new model in the same way.",
+    "Treat the feature as disclosed to everyone who can use the model, and inform whoever is responsible for the data.",
+    "Remove or mask the feature in the training data, train again, and audit the new model in the same way.",
 )
 KEEP_PAGE = (
-    "Keep this page with the files that it names.",
-    "Ask in the same way for every other feature and place that you fear, and again when the model changes.",
+    "Keep this page together with the files that it names.",
+    "Repeat the audit for every other feature and position that concerns you, and whenever the model changes.",
 )
 ASK_OWNER = (
-    "Ask the owner how the pictures were prepared, and for a table of what the model says of each of them, unrounded "
-    "and in single precision; audit that.",
+    "Ask the owner how the images were prepared, and for a table with the unrounded outputs for every image in single "
+    "precision. Then audit that table.",
 )
 
 
 def advise_look_alikes(config: UniqueFeature, _evidence: PanelEvidence) -> tuple[str, ...]:
-    look_alikes = f"Ask about its look-alikes, too: family.look_alikes={LOOK_ALIKES}."
-    return (
-        *(() if config.family.look_alikes else (look_alikes,)),
-        "Ask the owner to search the training data for this feature and for those that share a part with it.",
-    )
+    search = "Ask the owner to search the training data for this feature and for features that share a part with it."
+    if config.family.look_alikes:
+        return (search,)
+    return (f"Compare the feature with its look-alikes as well: family.look_alikes={LOOK_ALIKES}.", search)
 
 
 def advise_more_models(config: UniqueFeature, _evidence: PanelEvidence | None = None) -> tuple[str, ...]:
     return (
-        "Ask several models of the same data together, such as the folds of a cross-validation: "
+        "Audit several models of the same data together, such as the folds of a cross-validation: "
         f"{_name_more_models(config)}.",
-        "If you have the data and the training procedure, train pairs: that finds more.",
+        "If you have the data and the training procedure, train pairs of models, which detects more: question=pairs.",
     )
 
 
@@ -60,15 +61,17 @@ def _name_more_models(config: UniqueFeature) -> str:
             return "given.outputs=fold0.csv,fold1.csv,fold2.csv"
         case Panel(seeds=seeds):
             return f"seeds={3 * seeds}"
-    raise AssertionError("pairs are compared, not asked alone")
+    raise AssertionError("pairs of models are not single models")
 
 
 # The finding
 
 
 def ask_question(config: UniqueFeature) -> str:
-    models = "Does a model know" if config.given is not None else "Do models trained on these data know"
-    return f"{models} {describe_feature(config.asked_feature)} from the training data?"
+    feature = describe_feature(config.asked_feature)
+    if config.given is None:
+        return f"Do models trained on these data reveal that the data contain {feature}?"
+    return f"Does the model reveal that its training data contained {feature}?"
 
 
 def name_models(config: UniqueFeature, _evidence: PanelEvidence, first: Finding) -> tuple[Finding, ...]:
@@ -77,38 +80,52 @@ def name_models(config: UniqueFeature, _evidence: PanelEvidence, first: Finding)
 
 
 def explain_place(config: UniqueFeature, evidence: PanelEvidence, conclusion: str = "") -> str:
-    """The place of the feature without statistical terms, and the conclusion."""
+    """Explain the place of the feature without statistical terms, with a conclusion."""
     rank = evidence.deciding_rank
-    size = rank.population.size
-    models = "the model" if rank.models == 1 else f"{rank.models} models together"
-    passed = f"{size - rank.place:,} of the {size - 1:,} others" if rank.place > 1 else f"all {size - 1:,} others"
-    among = f"{size:,} {family_noun(config.asked_feature)}"
-    comparison = f"Asked about {among}"
+    others = rank.population.size - 1
+    feature = describe_feature(config.asked_feature)
+    references = ""
     if rank.references:
-        comparison = f"Beside {rank.references} clean models, and among {among}"
+        references = f"Compared with {rank.references} models that never saw {feature}, "
+    response = "the model responds" if rank.models == 1 else f"the {rank.models} models together respond"
+    exceeded = f"all {others:,}" if rank.place == 1 else f"{others + 1 - rank.place:,} of {others:,}"
+    comparison = f"{references}{response} to {feature} more strongly than to {exceeded} similar {family_noun(config)}."
     chance = 1000 * rank.p
     number = f"about {chance:.0f}" if chance >= 1 else "fewer than 1"
     return (
-        f"{comparison}, {models} singled out this one more than {passed}; of 1,000 models that never saw it {number} "
-        f"would stand so far in front.{conclusion}"
+        f"{comparison[0].upper()}{comparison[1:]} Of 1,000 models that never saw it, {number} would respond as "
+        f"strongly.{conclusion}"
     )
 
 
-def family_noun(feature: Feature) -> str:
+def family_noun(config: UniqueFeature) -> str:
     """The noun for members of the feature's family."""
-    return "names" if isinstance(feature, Words) else "pictures" if isinstance(feature, Picture) else "signs"
+    match config.asked_feature:
+        case Words():
+            return "names"
+        case Picture():
+            return "images"
+        case _:
+            return "signs"
 
 
 def draw_place(config: UniqueFeature, evidence: PanelEvidence) -> NumberLine:
-    """The place on a line, and from which one on the feature is called."""
+    """The place on a line, and the last one at which the feature is called."""
     rank = evidence.deciding_rank
-    size, last = rank.population.size, rank.population.last_called
+    size = rank.population.size
+    last = rank.population.last_called
+    usual = None
+    boundaries: tuple[Boundary, ...] = ()
+    if last:
+        usual = (last + 1, size)
+        boundaries = (Boundary(last, f"memorised or partly memorised up to place {last:,}"),)
     return NumberLine(
-        f"place of {describe_feature(config.asked_feature)} among {size:,}, 1 for the one that is singled out most",
+        f"place of {describe_feature(config.asked_feature)} among {size:,} similar {family_noun(config)} (1: the "
+        "strongest response)",
         rank.place,
         null=(size + 1) / 2,
-        null_words="the middle: its place on average, where nothing is memorised",
-        usual=(last + 1, size) if last else None,
-        boundaries=(Boundary(last, f"memorised, at least in part, at place {last:,} and before"),) if last else (),
+        null_words="average place if nothing is memorised",
+        usual=usual,
+        boundaries=boundaries,
         logarithmic=True,
     )

@@ -13,25 +13,26 @@ from tasks.datasets.features import describe_feature
 LOOK_ALIKES = 100  # of each part, which the advice asks for
 
 LIMITS = (
-    "The rank is exact where the feature was drawn at random from its family; one that somebody chose may differ from "
-    "it in more than having been trained on, so its p-value is as good as that likeness. Of an owner who returns "
-    "outputs alone, altered ones can hide a memory, but accuse nobody. “Not detected” does not mean safe: one model "
-    "shows a memory less often than pairs of trainings do, and another feature or place may show more."
+    "The rank is exact if the feature was drawn at random from its family. A feature chosen by a person may differ "
+    "from the others in other ways, so its p-value is reliable only if it resembles them. An owner who alters returned "
+    "outputs can hide a memory, but cannot cause a false accusation. Not detected does not mean safe: one model "
+    "reveals a memory less often than pairs of trainings do, and another feature or position may reveal more."
 )
 BESIDE_LIMITS = (
-    "The references must be models of the same kind that never saw the feature: how much is found rests on how like "
-    "the model they are, but a model that was not trained on a drawn feature is called in 5 % whatever they are."
+    "The reference models must be of the same kind and must never have seen the feature. The more they resemble the "
+    "model, the more is detected; whatever they are, a model that was not trained on a drawn feature is called in 5 % "
+    "of cases."
 )
 WEIGHT_LIMITS = (
-    "The first layer shows what a training image left in pixels that few others ink: where all images ink the "
-    "feature's place, it finds hardly more than the outputs do."
+    "The first layer shows what a training image left in pixels that are blank in most other images. If all images "
+    "have ink there, the weights detect little more than the outputs do."
 )
 GUESSED = (
-    "The order of the pictures follows from the run's seed (given.secret is empty), so an owner who tries seeds could "
-    "have told which ones matter."
+    "The order of the images follows from the run's seed (given.secret is empty), so an owner who tries seeds could "
+    "have found out which images matter."
 )
 
-NAMED_FEATURE = "The feature itself was named by the one that asks and not drawn by both."
+NAMED_FEATURE = "The auditor alone chose the feature; it was not drawn by both parties."
 
 
 # The evidence as one sentence, without its end
@@ -40,50 +41,54 @@ NAMED_FEATURE = "The feature itself was named by the one that asks and not drawn
 def describe_panel(config: UniqueFeature, evidence: PanelEvidence) -> str:
     """The feature's place among its family with p, and its push compared with those of the others."""
     rank, push = evidence.rank, evidence.push
+    size = rank.population.size
     names = "" if config.given is None else config.given.describe
-    size, suffix = rank.population.size, f" ({names})" if names else ""
-    models = f"{rank.models} models together{suffix} answer" if rank.models > 1 else f"the model{suffix} answers"
-    raised = "they raise" if rank.models > 1 else "it raises"
-    towards = "the canary's label" if push.label is None else f"label {push.label}, which it favours most,"
-    spread = "" if push.others is None else " (95 % of these by {:.3g} to {:.3g})".format(*push.others)
+    suffix = f" ({names})" if names else ""
+    response = f"the model{suffix} ranks" if rank.models == 1 else f"{rank.models} models together{suffix} rank"
+    label = "the canary's label" if push.label is None else f"label {push.label}, the favoured one,"
+    spread = ""
+    if push.others is not None:
+        low, high = push.others
+        spread = f" (95 % of the others: {low:.3g} to {high:.3g})"
     words = (
-        f"asked about {describe_feature(config.asked_feature)} and {size - 1} others of its family, {models} to it as "
-        f"number {rank.place} of {size} (rank {p_in_words(rank.p)}); {raised} the log odds of {towards} by "
-        f"{push.value:.4g} nats more than the mean of the others{spread}"
+        f"{response} {describe_feature(config.asked_feature)} at place {rank.place} of {size} in its family "
+        f"({p_in_words(rank.p)}); the log odds of {label} rise by {push.value:.4g} nats more than the mean of the "
+        f"others{spread}"
     )
     if evidence.beside is not None:
         words += f"; {_describe_rank_beside(evidence.beside)}"
-    return f"{words}{_describe_parts(evidence.parts)}" if evidence.deciding_rank.is_small else words
+    if evidence.deciding_rank.is_small:
+        words += _describe_parts(evidence.parts)
+    return words
 
 
 def _describe_parts(parts: tuple[Rank, ...]) -> str:
     """The places among the look-alikes of each part; empty if there are none."""
     if not parts:
         return ""
-    places = [
-        f"number {rank.place:,} of {rank.population.size:,} (p = {rank.p:.2g}) where part {number} differs"
-        for number, rank in enumerate(parts, start=1)
-    ]
-    return f"; among look-alikes that share all parts with it but one, it is {' and '.join(places)}"
+    places = []
+    for number, rank in enumerate(parts, start=1):
+        places.append(f"{rank.place:,} of {rank.population.size:,} (p = {rank.p:.2g}) if part {number} differs")
+    return f"; among look-alikes that differ in one part, its place is {' and '.join(places)}"
 
 
 def _describe_rank_beside(rank: Rank) -> str:
     """The rank compared with references, or by the first layer."""
-    ranked = f"it ranks {rank.place:,} of {rank.population.describe()}"
+    place = f"its place is {rank.place:,} of {rank.population.describe()}"
     if not rank.references:
-        return f"by the weights of the first layer {ranked}, {p_in_words(rank.p)}"
-    return f"beside {rank.references} clean models {ranked} by the slopes of its pixels, {p_in_words(rank.p)}"
+        return f"by the weights of the first layer {place}, {p_in_words(rank.p)}"
+    return f"by its slopes, compared with {rank.references} reference models, {place}, {p_in_words(rank.p)}"
 
 
-# The ends of that sentence: why the answer is this one
+# The ends of that sentence: the reason for the answer
 
 
 def end_with_resemblance(_config: UniqueFeature, evidence: PanelEvidence) -> str:
     """The parts by which the feature is not distinguished from its look-alikes."""
-    either = "; so this feature or another that shares a part with it was trained on"
+    conclusion = "; the training data contained this feature or another that shares a part with it"
     if evidence.parts:
-        return f"{either}, which may differ in part {' or '.join(map(str, evidence.differing_parts))}."
-    return f"{either}: family.look_alikes={LOOK_ALIKES} asks about those, too."
+        return f"{conclusion}: part {' or '.join(map(str, evidence.differing_parts))} may differ."
+    return f"{conclusion}. To distinguish them, set family.look_alikes={LOOK_ALIKES}."
 
 
 def end_with_doubts(_config: UniqueFeature, evidence: PanelEvidence) -> str:
@@ -103,14 +108,16 @@ def end_with_gap(_config: UniqueFeature, evidence: PanelEvidence) -> str:
     """The reason why nothing is decided."""
     push = evidence.push
     if evidence.lacks_beside:
-        return "; the rank by which it is judged is missing: run the same command again."
+        return "; the deciding rank is missing: run the same command again."
     if evidence.rank.is_small:
-        return ", by which alone it is judged: ask more models of the same data."
+        return ", and that rank alone decides: audit more models of the same data."
     if push.is_excluded:
-        doubt = f"a push of {push.smallest:.2g} nats would have been found in {100 * push.power:.0f} % of cases"
+        doubt = f"a push of {push.smallest:.2g} nats would have been found in only {100 * push.power:.0f} % of cases"
+    elif push.upper is None:
+        doubt = "no push can be excluded"
     else:
-        doubt = f"as much as {'any' if push.upper is None else f'{push.upper:.4g}'} nats cannot be excluded"
-    return f"; {doubt}: ask more models of the same data."
+        doubt = f"a push of up to {push.upper:.4g} nats cannot be excluded"
+    return f"; {doubt}: audit more models of the same data."
 
 
 # The limits
@@ -126,7 +133,7 @@ def _list_limits(config: UniqueFeature, evidence: PanelEvidence) -> Iterator[str
     if evidence.beside is not None:
         yield BESIDE_LIMITS if evidence.beside.references else WEIGHT_LIMITS
     if evidence.key:
-        yield f"The key of the pictures that were handed out has a SHA-256 that begins with {evidence.key}."
+        yield f"The SHA-256 of the key of the images that were handed out begins with {evidence.key}."
     models = config.given
     if models is None:
         return

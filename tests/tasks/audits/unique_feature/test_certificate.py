@@ -1,5 +1,6 @@
-"""The certificate: the place of the feature, what decided on a line, and the steps, by evidence made by hand."""
+"""Certificates of made-up evidence: sentences, number lines and next steps."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -16,15 +17,15 @@ from tasks.audits.unique_feature.pairs.bets import BETS
 from tasks.audits.unique_feature.pairs.canary_scores import EFFECT
 from tasks.audits.unique_feature.pairs.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.pairs.evidence import SURELY, Bets, Calls, PairEvidence
-from tasks.audits.unique_feature.pairs.plain_words import FACTOR, format_factor
-from tasks.audits.unique_feature.pairs.sentences import LIMITS
+from tasks.audits.unique_feature.pairs.plain_words import FACTOR
+from tasks.audits.unique_feature.pairs.sentences import LIMITS, format_factor
 from tasks.audits.unique_feature.population import Population
 from tasks.audits.unique_feature.questions import Panel
 from tasks.audits.unique_feature.single_models import answer as single_models
 from tasks.audits.unique_feature.single_models.answer import PARTLY
 from tasks.audits.unique_feature.single_models.evidence import PanelEvidence, Rank
 from tasks.audits.unique_feature.single_models.plain_words import family_noun
-from tasks.contract.certificate import Boundary, NumberLine, chances
+from tasks.contract.certificate import Boundary, NumberLine
 from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row
@@ -68,40 +69,53 @@ def line(what: str, value: float, *boundaries: Boundary, **more: Any) -> NumberL
             OPEN,
             line(
                 FACTOR,
-                0.02,
-                Boundary(SMALLEST, "memorised if the interval lies above, not detected if below"),
-                low=-0.3,
-                high=0.34,
+                math.exp(0.02),
+                Boundary(
+                    math.exp(SMALLEST), "smallest relevant increase; memorised if the whole interval lies above it"
+                ),
+                low=math.exp(-0.3),
+                high=math.exp(0.34),
+                null=1.0,
+                null_words="no memory",
+                logarithmic=True,
             ),
         ),
         (
             UniqueFeature(),
             replace(OPEN, calls=replace(SILENT, called=3, memorised=3)),
             line(
-                "networks, of 10, that are told from their twins",
+                "models, of 10, that can be distinguished from their comparison models",
                 3.0,
-                Boundary(1.0, "memorised from one on"),
+                Boundary(1.0, "memorised if there is at least one"),
                 null=0.0,
             ),
         ),
         (
             UniqueFeature(),
             replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE, largest=0.5)),
-            chances(0.0002, SURELY),
+            line(
+                "audits, of 1,000, in which chance alone would produce such a result",
+                0.2,
+                Boundary(1000 * SURELY, "memorised from here downwards"),
+                null=1000.0,
+                null_words="all of them",
+                logarithmic=True,
+            ),
         ),
         (
             UNTIL,
             replace(OPEN, bets=Bets(53.0, 0.05, 3)),
             line(
-                "evidence: what bets on the ranks of drawn features grew to, as many times",
+                "growth of the evidence for memorisation (times its initial value)",
                 53.0,
-                Boundary(20.0, "memorised from here on, however often one looks"),
+                Boundary(20.0, "limit fixed in advance; memorised from here upwards"),
                 null=1.0,
+                null_words="average growth if nothing is memorised",
                 logarithmic=True,
             ),
         ),
         (UNTIL, replace(OPEN, bets=Bets(2.0, 0.05, 3), effect=None), None),
-        # Rows of no canary, or of ranks that share their seeds.
+        # Rows without canaries, or with ranks that share their seeds.
         (UniqueFeature(), PairEvidence(((CALLED, "{}"),), None, None, None, ()), None),
         (UniqueFeature(), PairEvidence(((BEYOND, "{}"),), None, None, None, ()), None),
         (
@@ -111,7 +125,7 @@ def line(what: str, value: float, *boundaries: Boundary, **more: Any) -> NumberL
         ),
     ],
 )
-def test_what_decided_is_on_the_line(
+def test_number_line_shows_deciding_evidence(
     config: UniqueFeature, evidence: PairEvidence, expected: NumberLine | None
 ) -> None:
     _verdict, page = judge(pairs.ANSWERING, config, evidence)
@@ -123,16 +137,16 @@ def test_pairs_are_described_without_statistics(golden: Golden) -> None:
         return judge(pairs.ANSWERING, config, evidence)[1].findings[0].sentence
 
     golden(told(UniqueFeature(), OPEN), "open")
-    drawn = told(UNTIL, replace(OPEN, bets=Bets(53.0, 0.05, 3), calls=None))
-    golden(drawn, "drawn")
-    assert "One by one" not in drawn
+    golden(told(UNTIL, replace(OPEN, bets=Bets(53.0, 0.05, 3), calls=None)), "drawn")
+    golden(told(UNTIL, replace(OPEN, bets=Bets(2.0, 0.05, 3))), "drawn and open")
     golden(told(UniqueFeature(), replace(OPEN, effect=None)), "no effect")
     small = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE, largest=0.5))
-    golden(told(UniqueFeature(), small), "told(UniqueFeature(), small)")
+    golden(told(UniqueFeature(), small), "many small ranks")
     many = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE | {"p_value": 0.4}, largest=0.5))
     assert told(UniqueFeature(), many) == told(UniqueFeature(), OPEN)
     asked = [judge(pairs.ANSWERING, config, OPEN)[1].asked for config in (UniqueFeature(), UNTIL)]
-    assert ["keep the letter A, if" in asked[0], "keep a feature drawn by chance, if" in asked[1]] == [True, True]
+    golden(asked[0], "question")
+    golden(asked[1], "question on drawn features")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +171,7 @@ def test_pairs_are_described_without_statistics(golden: Golden) -> None:
         ),
     ],
 )
-def test_the_next_step_follows_from_the_answer_of_pairs(
+def test_next_step_follows_from_answer_of_pairs(
     golden: Golden, config: UniqueFeature, answer: str, evidence: PairEvidence
 ) -> None:
     verdict, page = judge(pairs.ANSWERING, config, evidence)
@@ -202,20 +216,21 @@ def test_place_is_explained_without_statistics(golden: Golden, answer: str, evid
     golden(finding.sentence)
 
 
-def test_question_names_the_feature_and_the_owner_of_models() -> None:
+def test_single_model_question_and_line_name_feature() -> None:
     features = (Words("JO"), Picture(File("mark.png")), Glyph())
-    assert [family_noun(each) for each in features] == ["names", "pictures", "signs"]
+    nouns = [family_noun(UniqueFeature(feature=feature)) for feature in features]
+    assert nouns == ["names", "images", "signs"]
     pages = [judge(single_models.ANSWERING, config, SMALL)[1] for config in (GIVEN, UniqueFeature(Panel()))]
     assert [page.asked for page in pages] == [
-        "Does a model know the letter A from the training data?",
-        "Do models trained on these data know the letter A from the training data?",
+        "Does the model reveal that its training data contained the letter A?",
+        "Do models trained on these data reveal that the data contain the letter A?",
     ]
     assert pages[0].findings[0].line == line(
-        "place of the letter A among 201, 1 for the one that is singled out most",
+        "place of the letter A among 201 similar signs (1: the strongest response)",
         3,
-        Boundary(10, "memorised, at least in part, at place 10 and before"),
+        Boundary(10, "memorised or partly memorised up to place 10"),
         null=101.0,
-        null_words="the middle: its place on average, where nothing is memorised",
+        null_words="average place if nothing is memorised",
         usual=(11, 201),
         logarithmic=True,
     )
@@ -240,7 +255,7 @@ def test_question_names_the_feature_and_the_owner_of_models() -> None:
         (GIVEN, "undecided", None, 2),
     ],
 )
-def test_next_step_follows_from_the_answer_of_models(
+def test_next_step_follows_from_answer_of_models(
     golden: Golden, config: UniqueFeature, answer: str, evidence: PanelEvidence | None, count: int
 ) -> None:
     verdict, page = judge(single_models.ANSWERING, config, evidence)
@@ -261,22 +276,22 @@ def test_more_models_are_requested_in_the_form_of_the_first(config: UniqueFeatur
     assert page.steps[0].endswith(f": {setting}.")
 
 
-def test_a_factor_that_nobody_can_imagine_is_told_as_more_than_a_large_one() -> None:
+def test_huge_factors_are_capped() -> None:
     assert [format_factor(nats) for nats in (-1.0, 99.9, 100.0)] == ["0.368", "2.43e+43", "more than 3e+43"]
 
 
-def test_runs_are_compared_by_the_effect_of_pairs_or_by_the_push_of_models_that_are_asked_alone() -> None:
+def test_comparison_uses_effect_of_pairs_or_push() -> None:
     of_pairs, push = effect(0.02, -0.3, 0.34), effect(3.0, None, None) | {"metric": PUSH, "setting": "{}"}
     table = pa.Table.from_pylist([of_pairs, push], SUMMARY)
     assert [(effect_row(config, table) or {})["estimate"] for config in (UniqueFeature(), GIVEN)] == [0.02, 3.0]
     assert OBJECTIVES.allowance == 0.01  # of the accuracy
 
 
-def test_without_an_answer_the_certificate_says_that_none_was_asked() -> None:
+def test_empty_summary_is_undecided() -> None:
     page = AUDIT.certify("Is it?", GIVEN, SUMMARY.empty_table())
     assert page is not None
     assert [(each.answer, each.sentence, each.line) for each in page.findings] == [
-        ("undecided", "Undecided: no model has been asked yet.", None)
+        ("undecided", "Undecided: no model has been evaluated yet.", None)
     ]
 
 

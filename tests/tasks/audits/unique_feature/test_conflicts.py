@@ -11,7 +11,7 @@ from tasks.models.catalog import Network
 from tasks.training.privacy_config import DifferentialPrivacy
 from tests.tasks.audits.unique_feature.made_up import configure
 
-CHOSEN_WITH_PRIVACY = "of the canary: choice must be random and neighbours_left_out 0"
+CHOSEN_WITH_PRIVACY = "the canary; choice must be random and neighbours_left_out 0"
 PRIVATE: dict[str, Any] = {"privacy": DifferentialPrivacy(1.0), "patience": 0}
 UNTIL = {"canaries": 12, "drawn": True, "stopping_level": 0.05}
 
@@ -23,7 +23,7 @@ UNTIL = {"canaries": 12, "drawn": True, "stopping_level": 0.05}
             {"schedule": ((5, 0.1), (2, 0.5))},
             "schedule is ((5, 0.1), (2, 0.5)); it must be pairs of ascending epochs from 1 and factors above 0",
         ),
-        ({"beside_plain": True}, "beside_plain is on; it must be off for a network without a regulariser"),
+        ({"beside_plain": True}, "beside_plain is on; it must be off for a network without regularisers"),
         (
             {"network": Network("mlp9")},
             "network is 'mlp9'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY",
@@ -86,14 +86,14 @@ def test_conflicts_of_bets(settings: dict[str, Any], message: str) -> None:
     [
         (
             {"given.models": "nets:build+w.pt"},
-            "classes is none; it must be the number of classes, which nets",
+            "classes is none; it must be the number of classes that nets",
         ),
         ({"given.shape": "28,28,2"}, "shape is (28, 28, 2); it must be height, width and 1 or 3 channels"),
         ({"given.models": ()}, "models is empty; it must name at least one file"),
         ({"given.secret": "short"}, "secret has 5 characters; expected at least 16"),
         (
             {"given.models": "m.pt", "given.secret": "0" * 16},
-            "secret is given with models; it must be left out, since these are handed no images",
+            "secret is given with models; it must be left out",
         ),
         ({"labelled.accuracy": 0.9}, "labelled.data is missing; accuracy alone is given"),
     ],

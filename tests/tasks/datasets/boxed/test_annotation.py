@@ -49,7 +49,7 @@ def test_parts_of_an_object_have_no_say() -> None:
         ("<ymax>4</ymax>", "<ymax>nan</ymax>", "ymax of its object 1 is 'nan'; it must be pixels of a picture"),
         ("<width>9</width>", "", "its size has no width"),
         ("<annotation>", "<!DOCTYPE annotation><annotation>", "it declares a document type"),
-        ("<annotation>", "<annotation>" + "<part>" * 16, "it has its elements are nested more than 16 deep"),
+        ("<annotation>", "<annotation>" + "<part>" * 16, "its elements are nested more than 16 deep"),
         ("<annotation>", "<annotation>" + " " * LARGEST, "it has more than 1048576 bytes"),
     ],
 )

@@ -200,7 +200,7 @@ def test_a_part_that_is_not_there_is_missed_when_it_is_asked_for() -> None:
     with pytest.raises(DatasetError, match=r"too few images for other A of 7 per class next to A, B and X; use few"):
         parts.rows("other A")
     assert len(parts.rows("validation")) == 3  # what was too little for others
-    with pytest.raises(ValueError, match="'X' is not attacked; A, B, other A, other B can be"):
+    with pytest.raises(ValueError, match="'X' cannot be attacked; expected one of A, B, other A, other B"):
         parts.rows_to_attack("X")
     with pytest.raises(ValueError, match="part is 'C'; it must be one of A, B, other A"):
         parts.rows("C")  # type: ignore[arg-type]
@@ -248,7 +248,7 @@ def test_a_part_that_a_table_does_not_give_is_missed_when_it_is_asked_for() -> N
     of = pictures([12, 9], [20, 30])
     parts = split_pictures(given_as(of, np.resize(["trained", "public"], len(of.ids))), Partition())
     assert len(parts.rows("A"))
-    with pytest.raises(DatasetError, match="the data have no images of part 'held out', which B is"):
+    with pytest.raises(DatasetError, match="the data have no images of part 'held out', which B requires"):
         parts.rows("B")
 
 

@@ -152,7 +152,7 @@ def test_the_images_of_the_data_set_stay_what_they_were() -> None:
 
 def test_correlation_is_for_scenes_alone() -> None:
     with pytest.raises(
-        ValueError, match=r"correlation is 0\.5 with data set 'digits'; it must be 0, for only digits-on"
+        ValueError, match=r"correlation is 0\.5 with data set 'digits'; it must be 0, since only digits-on"
     ):
         load_with_boxes(Dataset("digits"), 0.5)
     with pytest.raises(ValueError, match=r"correlation is 1\.5; it must be a share from 0 to 1"):

@@ -79,7 +79,7 @@ def test_records_to_be_answered_have_neither_answers_nor_split(tmp_path: Path) -
     [
         (changed(split=None), "record '2' has no split; set split to train or validation"),
         (changed(split="test"), "record '2' has the split 'test'; set split to train or validation"),
-        (RECORDS[:2], "asked.jsonl has no record of the split validation; it needs questions that the model is tr"),
+        (RECORDS[:2], "asked.jsonl has no record of the split validation; add questions that the model is tr"),
         (RECORDS[2:], "asked.jsonl has no record of the split train; "),
         (
             changed(split="validation"),

@@ -180,7 +180,7 @@ def test_an_answer_that_is_not_in_its_context_cannot_be_written() -> None:
     [
         (b"{", "train-v1.1.json is not JSON: "),
         (b'{"data": [], "data": []}', "train-v1.1.json has more than one value for 'data'; 1 names are repeated"),
-        (b"\xff\xfe", "train-v1.1.json is no text in UTF-8: "),
+        (b"\xff\xfe", "train-v1.1.json is not text in UTF-8: "),
         (b"[" * 100_000, "train-v1.1.json is not JSON: "),
         (b"[]", r"train-v1.1.json is \[\]; it must be an object with the field data"),
         (b'{"version": "1.1"}', "train-v1.1.json has no field data; its fields are version"),

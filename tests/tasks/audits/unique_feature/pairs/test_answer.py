@@ -121,7 +121,7 @@ def test_how_many_must_be_called_together_is_told_where_one_could_not_be() -> No
         assert told == ("could not have been called" in said)
     unknown, small = calls(0.0, 12, large=False)
     for rows in ((unknown,), (unknown, small | {"p_value": None})):
-        assert "chance brings" not in pair_verdict(table(0.02, -0.03, 0.07, 12, *rows)).sentence
+        assert "that many small ranks" not in pair_verdict(table(0.02, -0.03, 0.07, 12, *rows)).sentence
 
 
 def test_it_says_how_often_the_published_test_accuses_the_innocent(golden: Golden) -> None:
@@ -131,16 +131,16 @@ def test_it_says_how_often_the_published_test_accuses_the_innocent(golden: Golde
 
 
 def test_a_null_run_says_that_it_is_one() -> None:
-    assert "carried another feature" in pair_verdict(table(0.0, -0.01, 0.02), burnt=GLYPH).sentence
-    assert "carried another" not in pair_verdict(table(0.0, -0.01, 0.02), feature=GLYPH).sentence
+    assert "control experiment" in pair_verdict(table(0.0, -0.01, 0.02), burnt=GLYPH).sentence
+    assert "control experiment" not in pair_verdict(table(0.0, -0.01, 0.02), feature=GLYPH).sentence
 
 
 @pytest.mark.parametrize(
     ("asked", "carried", "drawn", "image", "probe"),
     [
         (A, None, False, "the letter A", "the letter A"),
-        (A, GLYPH, False, "another one", "the letter A"),
-        (GLYPH, A, False, "another one", name_of(GLYPH)),
+        (A, GLYPH, False, "another feature", "the letter A"),
+        (GLYPH, A, False, "another feature", name_of(GLYPH)),
         (A, None, True, "a feature drawn from the family of the letter A", "that feature"),
     ],
 )
@@ -148,10 +148,8 @@ def test_it_names_the_feature_that_was_in_the_image_and_the_one_asked_about(
     asked: Glyph, carried: Glyph | None, drawn: bool, image: str, probe: str
 ) -> None:
     said = pair_verdict(table(0.4, 0.2, 0.6), feature=asked, burnt=carried, drawn=drawn).sentence
-    told = (
-        f"a single training image with {image} changes log P(its label | {probe}) - log P(its label | a random patch)"
-    )
-    assert said.startswith(f"Memorised: {told}")
+    assert said.startswith(f"Memorised: a single training image with {image} makes its label ")
+    assert f" on unseen images with {probe}, " in said
 
 
 def calls(
@@ -168,8 +166,7 @@ def calls(
 def test_a_minority_that_is_called_is_never_said_to_be_not_seen(golden: Golden) -> None:
     said = pair_verdict(table(0.02, -0.03, 0.07, 20, *calls(0.15, 20)))
     assert said.answer == "memorised"
-    told = "3 of 20 canaries are found one by one, 3 of them by more than 0.1 nats (paired rank among 200 others"
-    assert told in said.sentence
+    assert "3 of 20 canaries are found individually, 3 of them above 0.1 nats" in said.sentence
     golden(said.sentence, "said.sentence")
     one, small, *_ = calls(0.15, 20)
     at_another_level = table(0.02, -0.03, 0.07, 20, one, small | {"setting": '{"p": 0.01}'})
@@ -186,8 +183,7 @@ def exactly(share: float, n: int, p_value: float = 0.5) -> list[dict[str, Any]]:
 def test_exact_ranks_say_among_how_many_glyphs_and_clear_a_hundred_canaries() -> None:
     said = pair_verdict(table(0.02, -0.03, 0.07, 100, *exactly(0.01, 100)))
     assert said.answer == "memorised"
-    told = "1 of 100 canaries is found one by one (rank among all 4,457,400 glyphs, false discovery rate 5 %)"
-    assert told in said.sentence
+    assert "1 of 100 canaries is found individually (rank among all 4,457,400 glyphs" in said.sentence
     assert (CHOSEN_GLYPH_LIMITS in said.limits, CHOSEN_LIMITS in said.limits) == (True, False)
     clear = pair_verdict(table(0.02, -0.03, 0.07, 100, *exactly(0.0, 100)), drawn=True)
     assert (clear.answer, CHOSEN_GLYPH_LIMITS in clear.limits) == ("not detected", False)

@@ -94,7 +94,8 @@ def test_an_owner_who_could_guess_the_order_is_told_of_and_models_speak_together
     table = pushed(0.4, 0.2, 0.6, 0.5, n=2)
     assert [GUESSED in verdict(config, table).limits for config in (asked(Glyph()), secret)] == [False, False]
     assert GUESSED in verdict(sent, table).limits
-    assert ["they raise" in panel_verdict(pushed(0.4, 0.2, 0.6, 0.5, n=n)).sentence for n in (2, 1)] == [True, False]
+    sentences = [panel_verdict(pushed(0.4, 0.2, 0.6, 0.5, n=n)).sentence for n in (2, 1)]
+    assert ["2 models together rank" in sentence for sentence in sentences] == [True, False]
 
 
 SMALL, LARGE = replace(CLEAR.rank, p=LEVEL), replace(CLEAR.rank, p=LEVEL + 1e-9)
@@ -262,14 +263,14 @@ def test_the_rules_name_the_places_and_the_rates_of_the_population_that_decides(
     few = asked(Glyph(), members=10)
     beside = replace(few, question=replace(REFERENCE.question, shape=(28, 28, 1), family=few.family))
     names = ("place", "called", "place_beside", "called_beside", "called_at_all")
-    alone = ["so far in front as no place of so few is", "0", "at place 222,870 or before", "5", "0"]
+    alone = ["at a place that a family of this size does not have", "0", "at place 222,870 or better", "5", "0"]
     assert [alone, [*alone[:-1], "5"]] == [[thresholds(config)[name] for name in names] for config in (few, beside)]
     (place, called, *_, at_all) = (thresholds(asked(members=31))[name] for name in names)
-    assert (place, called, at_all) == ("at place 1 or before", "3.2", "3.2")
+    assert (place, called, at_all) == ("at place 1 or better", "3.2", "3.2")
 
 
 def test_the_key_of_what_was_handed_out_is_told() -> None:
-    told = "The key of the pictures that were handed out has a SHA-256 that begins with abc."
+    told = "The SHA-256 of the key of the images that were handed out begins with abc."
     limits = [judge(ANSWERING, TABLE, replace(CLEAR, key=key))[0].limits for key in ("", "abc")]
     assert [told in each for each in limits] == [False, True]
 
@@ -289,10 +290,8 @@ def test_the_rank_decides_of_a_model_that_is_asked_alone(
 ) -> None:
     said = panel_verdict(pushed(0.4, low, high, p_value))
     assert answer == said.answer
-    words = "asked about the letter A and 200 others of its family, the model answers to it as number"
-    assert said.sentence.startswith(
-        f"{answer.capitalize()}: {words} {201 * p_value:.0f} of 201 (rank p = {p_value:.2g})"
-    )
+    place = f"at place {201 * p_value:.0f} of 201 in its family (p = {p_value:.2g})"
+    assert said.sentence.startswith(f"{answer.capitalize()}: the model ranks the letter A {place}")
     golden(said.sentence)
     assert ((RANK, "{}"), f"{LIMITS} {asked(Glyph()).describe_draw()}") == (said.rows[0], said.limits)
     assert [metric for metric, _ in said.rows] == [RANK, PUSH, OTHERS]
@@ -345,7 +344,7 @@ def test_it_says_how_many_models_were_asked_and_about_which_label(golden: Golden
 @pytest.mark.parametrize("nothing", [SUMMARY.empty_table(), pushed(None, 0.0, 0.0, 1.0)])
 def test_where_no_model_was_asked_alone_nothing_is_decided(nothing: pa.Table) -> None:
     said = panel_verdict(nothing)
-    assert (said.answer, said.sentence) == ("undecided", "Undecided: no model has been asked yet.")
+    assert (said.answer, said.sentence) == ("undecided", "Undecided: no model has been evaluated yet.")
     assert (said.limits, said.rows) == (LIMITS, tuple(index_rows(nothing))[:1])
 
 
@@ -363,7 +362,7 @@ def test_of_a_model_that_was_given_it_tells_the_place_among_the_family_on_which_
     assert line is not None
     assert (line.estimate, line.low, line.null, line.usual) == (3, None, 101.0, (11, 201))
     assert [(each.value, each.words) for each in line.boundaries] == [
-        (10, "memorised, at least in part, at place 10 and before")
+        (10, "memorised or partly memorised up to place 10")
     ]
     golden(found.asked, "found.asked")
     golden(found.rule, "found.rule")
@@ -389,4 +388,4 @@ def test_the_error_rate_is_that_of_a_family_of_its_size(golden: Golden) -> None:
     assert (found.findings[0].line.usual, found.findings[0].line.boundaries) == (None, ())
     twenty = AUDIT.certify("Is it?", asked(members=20), pushed(0.4, 0.2, 0.6, 0.5, members=20))
     assert twenty is not None
-    assert ("at place 1 or before" in twenty.rule, "about 5 are called so" in twenty.error) == (True, True)
+    assert ("at place 1 or better" in twenty.rule, "about 5 are called memorised" in twenty.error) == (True, True)
