@@ -173,16 +173,20 @@ class Audit:
         question: str,
         config: Any,
         summary: pa.Table,
-        read: Callable[[str], pa.Table] | None = None,
+        read_table: Callable[[str], pa.Table] | None = None,
         circumstances: Circumstances = USUAL,
     ) -> Certificate | None:
         """Return the answer for readers without a machine-learning background; None if there is no answer.
 
-        With `read`, which reads a table of the run by name, the certificate lists the items that were found.
+        With `read_table`, which reads a table of the run by name, the certificate lists the items that were found.
         """
-        made = self._certificate(question, config, summary, circumstances)
-        named = self.wording.names(config, read) if made and read is not None and self.wording.names else ""
-        return add_names(made, named) if made and named else made
+        certificate = self._certificate(question, config, summary, circumstances)
+        names = (
+            self.wording.names(config, read_table)
+            if certificate and read_table is not None and self.wording.names
+            else ""
+        )
+        return add_names(certificate, names) if certificate and names else certificate
 
     def _certificate(
         self, question: str, config: Any, summary: pa.Table, circumstances: Circumstances
@@ -192,11 +196,11 @@ class Audit:
         if verdict is None:
             return None
         if self.wording.certificate is not None:
-            made = self.wording.certificate(config, summary, verdict)
+            certificate = self.wording.certificate(config, summary, verdict)
         else:
-            made = made_of(question, verdict, self.wording.answers[verdict.answer], summary, self.verdict)
-        made = certify_look(made, circumstances.look, self._describe_look(config, circumstances.look))
-        return name_stand_in(add_unlearnt(made, describe_unlearnt(summary)), self._stand_in(config))
+            certificate = made_of(question, verdict, self.wording.answers[verdict.answer], summary, self.verdict)
+        certificate = certify_look(certificate, circumstances.look, self._describe_look(config, circumstances.look))
+        return name_stand_in(add_unlearnt(certificate, describe_unlearnt(summary)), self._stand_in(config))
 
     def describe_power(self, config: Any) -> tuple[Power, ...]:
         """Return the detection rates of this config."""
@@ -273,9 +277,9 @@ class Stopping:
         """The config of the first `pairs` pairs."""
         return _replace_path(config, self.pairs.split("."), pairs)
 
-    def settings(self, level: float, most: int | None) -> Mapping[str, Any]:
-        """The fields of a run that may end early, with at most `most` pairs (None: the number in the config)."""
-        return {self.level: level} | ({} if most is None else {self.pairs: most})
+    def settings(self, level: float, largest_pairs: int | None) -> Mapping[str, Any]:
+        """The fields of a run that may end early, with at most `largest_pairs` (None: the number in the config)."""
+        return {self.level: level} | ({} if largest_pairs is None else {self.pairs: largest_pairs})
 
 
 def _read_path(config: Any, path: str) -> Any:

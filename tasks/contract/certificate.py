@@ -115,8 +115,8 @@ def made_of(
 
 def add_names(certificate: Certificate, names: str) -> Certificate:
     """Add the numbers of the items that were found to the first finding."""
-    first, *others = certificate.findings
-    return replace(certificate, findings=(replace(first, sentence=f"{first.sentence} {names}"), *others))
+    first, *later_findings = certificate.findings
+    return replace(certificate, findings=(replace(first, sentence=f"{first.sentence} {names}"), *later_findings))
 
 
 def name_stand_in(certificate: Certificate, stand_in: str) -> Certificate:
@@ -127,12 +127,12 @@ def name_stand_in(certificate: Certificate, stand_in: str) -> Certificate:
     return replace(certificate, findings=(replace(first, sentence=begin_sentence(first.sentence, stand_in)), *rest))
 
 
-def line_of(row: Mapping[str, Any] | None, what: str = "", **more: Any) -> NumberLine | None:
+def line_of(row: Mapping[str, Any] | None, caption: str = "", **more: Any) -> NumberLine | None:
     """Return a row of a summary as a number line; None if it has no finite estimate."""
     if row is None or row["estimate"] is None or not math.isfinite(row["estimate"]):
         return None
     row = blank_weak_interval(row)
-    return NumberLine(what or row["metric"], row["estimate"], row["low"], row["high"], row["null"], **more)
+    return NumberLine(caption or row["metric"], row["estimate"], row["low"], row["high"], row["null"], **more)
 
 
 def number_per_hundred(share: float) -> str:

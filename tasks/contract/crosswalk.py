@@ -191,5 +191,5 @@ def format_tables(attacks: Mapping[str, Sequence[Attack]]) -> Iterator[str]:
     for control in CONTROLS:
         speaking = [f"`{audit}`" for audit, tried in attacks.items() if control in controls_of(tried)]
         audits = "all" if len(speaking) == len(attacks) else ", ".join(speaking)
-        place = f"{control.source}, {control.paragraph}"
-        yield f"| {place} | {control.asks} | {audits} | {control.field} | {control.seen or 'not looked up'} |"
+        reference = f"{control.source}, {control.paragraph}"
+        yield f"| {reference} | {control.asks} | {audits} | {control.field} | {control.seen or 'not looked up'} |"

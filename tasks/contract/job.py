@@ -41,16 +41,16 @@ class Work:
 
     def beyond(self, before: Work) -> Work:
         """Return the remaining work after an earlier link of the chain."""
-        left = {unit: max(0.0, count - before.trained.get(unit, 0.0)) for unit, count in self.trained.items()}
-        return Work(left, self.besides, self.least, self.most)
+        remaining = {unit: max(0.0, count - before.trained.get(unit, 0.0)) for unit, count in self.trained.items()}
+        return Work(remaining, self.besides, self.least, self.most)
 
     @property
     def amounts(self) -> Amounts:
         """The sum of both parts by unit."""
-        both = dict(self.trained)
+        totals = dict(self.trained)
         for unit, count in self.besides.items():
-            both[unit] = both.get(unit, 0.0) + count
-        return both
+            totals[unit] = totals.get(unit, 0.0) + count
+        return totals
 
 
 def format_shape(shape: tuple[int, ...]) -> str:

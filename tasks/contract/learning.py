@@ -68,7 +68,7 @@ def describe_unlearnt(summary: pa.Table) -> str:
     """Return sentences on the models that have not learnt their task; empty if all have, or if this is unknown."""
     rows = index_rows(summary)
     candidates = (*select_rows(rows, ACCURACY), *select_rows(rows, LOG_P))
-    return " ".join(_unlearnt_sentence(each) for each in candidates if is_at_chance(each))
+    return " ".join(_unlearnt_sentence(row) for row in candidates if is_at_chance(row))
 
 
 def _unlearnt_sentence(at_chance: Row) -> str:
@@ -89,11 +89,11 @@ def _unlearnt_sentence(at_chance: Row) -> str:
 def _format_value(estimate: Row, scale: float, unit: str) -> str:
     """Format the estimate, with its interval unless the sample is too small for one."""
     digits = ".3g" if scale > 1 else ".4g"
-    shown = blank_weak_interval(estimate)
-    value = f"{scale * shown['estimate']:{digits}}{unit}"
-    if shown["low"] is None or shown["high"] is None:
+    printed = blank_weak_interval(estimate)
+    value = f"{scale * printed['estimate']:{digits}}{unit}"
+    if printed["low"] is None or printed["high"] is None:
         return value
-    return f"{value} (95 % interval {scale * shown['low']:{digits}} to {scale * shown['high']:{digits}}{unit})"
+    return f"{value} (95 % interval {scale * printed['low']:{digits}} to {scale * printed['high']:{digits}}{unit})"
 
 
 def is_at_chance(skill: Row) -> bool:

@@ -110,13 +110,13 @@ def stated_error(rules: Rules[Any] | None, config: Any, answers: Mapping[Answer,
     """Return the largest number of false accusations in 100 audits that the rules state; None if they state none."""
     if rules is None:
         return None
-    numbers, found = rules.numbers(config), list[float]()
+    numbers, error_rates = rules.numbers(config), list[float]()
     for case in rules.applicable_cases(config):
         if case.answer not in answers or answers[case.answer].tone != "accused":
             continue
         for match in STATED.finditer(case.error.format_map(numbers)):
-            found.append(max(float(number) for number in match.groups() if number))
-    return max(found, default=None)
+            error_rates.append(max(float(number) for number in match.groups() if number))
+    return max(error_rates, default=None)
 
 
 def describe_look(look: Look, error: float | None, subject: str) -> str:
@@ -125,15 +125,16 @@ def describe_look(look: Look, error: float | None, subject: str) -> str:
         return ""
     judged = "audits" if look.cells == 1 else "sweeps"
     if look.number == 1:
-        place, over = f"one of {look.cells} cells of a sweep", "cells"
+        position, over = f"one of {look.cells} cells of a sweep", "cells"
     elif look.cells == 1:
-        place, over = f"look {look.number} at {subject}", "looks"
+        position, over = f"look {look.number} at {subject}", "looks"
     else:
-        place, over = f"look {look.number} at {subject}, in a sweep of {look.cells} cells", "looks and cells"
+        position, over = f"look {look.number} at {subject}, in a sweep of {look.cells} cells", "looks and cells"
     if error is None:
-        return f"This is {place}. The errors of all {over} add up."
+        return f"This is {position}. The errors of all {over} add up."
     return (
-        f"This is {place}. Over all {over}, at most {error:g} of 100 such {judged} would accuse a model without memory."
+        f"This is {position}. Over all {over}, at most {error:g} of 100 such {judged} would accuse a model without "
+        "memory."
     )
 
 
@@ -142,18 +143,18 @@ def _relabel(text: str, number: int) -> str:
     return text.replace(INTERVAL, f"{_format_coverage(number)} % interval") if number > 1 else text
 
 
-def add_look(verdict: Verdict, number: int, told: str) -> Verdict:
+def add_look(verdict: Verdict, number: int, description: str) -> Verdict:
     """Add the coverage of intervals and the description of the look to a verdict, if it is not the first look."""
     if number == 1:
         return verdict
     return replace(
-        verdict, sentence=f"{_relabel(verdict.sentence, number)} {told}", limits=_relabel(verdict.limits, number)
+        verdict, sentence=f"{_relabel(verdict.sentence, number)} {description}", limits=_relabel(verdict.limits, number)
     )
 
 
-def certify_look(certificate: Certificate, look: Look, told: str) -> Certificate:
+def certify_look(certificate: Certificate, look: Look, description: str) -> Certificate:
     """Add the look, the summed error and the coverage of intervals to a certificate."""
-    if not told:
+    if not description:
         return certificate
     number = look.number
     spent = f" Intervals have a coverage of {_format_coverage(number)} %." if number > 1 else ""
@@ -161,7 +162,7 @@ def certify_look(certificate: Certificate, look: Look, told: str) -> Certificate
         certificate,
         findings=tuple(_relabel_finding(finding, number) for finding in certificate.findings),
         rule=_relabel(certificate.rule, number),
-        error=f"{certificate.error} {told}{spent}".strip(),
+        error=f"{certificate.error} {description}{spent}".strip(),
         beyond=_relabel(certificate.beyond, number),
     )
 

@@ -68,18 +68,18 @@ def roots(measures: Iterable[Measure], config: Any, trainings: Any, summary: Cal
     `summary(jobs)` returns the job of the summary, which reads these jobs. Raises ValueError if two measures have the
     same name.
     """
-    planned: dict[str, Job | tuple[Job, ...]] = {}
-    read: list[Job] = []
+    tables: dict[str, Job | tuple[Job, ...]] = {}
+    inputs: list[Job] = []
     for measure in measures:
-        asked = measure.plan(config, trainings)
-        jobs = (asked,) if isinstance(asked, Job) else tuple(asked)
+        jobs_or_job = measure.plan(config, trainings)
+        jobs = (jobs_or_job,) if isinstance(jobs_or_job, Job) else tuple(jobs_or_job)
         if not jobs:
             continue
-        if measure.name in planned:
+        if measure.name in tables:
             raise ValueError(f"two measures plan a table named {measure.name}")
-        planned[measure.name] = asked if isinstance(asked, Job) else jobs
-        read.extend(jobs if measure.rows is not None else ())
-    return {**planned, "summary": summary(tuple(read))}
+        tables[measure.name] = jobs_or_job if isinstance(jobs_or_job, Job) else jobs
+        inputs.extend(jobs if measure.rows is not None else ())
+    return {**tables, "summary": summary(tuple(inputs))}
 
 
 def summarise(measures: Iterable[Measure], inputs: Inputs, about: Any) -> pa.Table:

@@ -215,7 +215,7 @@ class SomeOf:
         return f"one or more of {', '.join(map(str, self.values))}"
 
     def holds(self, value: tuple[Any, ...]) -> bool:
-        return bool(value) and all(each in self.values for each in value)
+        return bool(value) and all(item in self.values for item in value)
 
 
 @dataclass(frozen=True)
@@ -248,16 +248,16 @@ class Ranged:
 def _check_ranges(config: Any) -> None:
     kind: Any = type(config)
     for name, allowed in field_ranges(kind).items():
-        check_value(name, getattr(config, name), [resolve(each, config) for each in allowed])
+        check_value(name, getattr(config, name), [resolve(allowed_range, config) for allowed_range in allowed])
 
 
 def check_value(name: str, value: Any, allowed: Iterable[Range]) -> None:
     """Raise ValueError if the value of the field `name` is outside one of these ranges. None is always allowed."""
-    for each in allowed:
-        if value is not None and not each.holds(value):
-            subject = "each" if isinstance(each, Each) else "it"
-            shown = repr(value) if isinstance(value, str) else value
-            raise ValueError(f"{name} is {shown}; {subject} must be {each.words}")
+    for allowed_range in allowed:
+        if value is not None and not allowed_range.holds(value):
+            subject = "each" if isinstance(allowed_range, Each) else "it"
+            printed = repr(value) if isinstance(value, str) else value
+            raise ValueError(f"{name} is {printed}; {subject} must be {allowed_range.words}")
 
 
 @functools.cache
@@ -265,8 +265,8 @@ def field_ranges(kind: Any) -> Mapping[str, tuple[Range, ...]]:
     """Return the ranges of the fields that have any, by name, in the order of declaration."""
     hints = typing.get_type_hints(kind, include_extras=True)
     fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind)
-    found = {field.name: tuple(type_ranges(hints[field.name])) for field in fields}
-    return {name: allowed for name, allowed in found.items() if allowed}
+    ranges = {field.name: tuple(type_ranges(hints[field.name])) for field in fields}
+    return {name: allowed for name, allowed in ranges.items() if allowed}
 
 
 def type_ranges(to: Any) -> Iterator[Range]:
@@ -276,14 +276,14 @@ def type_ranges(to: Any) -> Iterator[Range]:
     """
     origin, members = get_origin(to), get_args(to)
     if origin is Annotated:
-        yield from (each for each in to.__metadata__ if isinstance(each, Range))
+        yield from (annotation for annotation in to.__metadata__ if isinstance(annotation, Range))
         yield from type_ranges(members[0])
     elif origin is Literal:
         yield OneOf(members)
     elif origin in (Union, types.UnionType):
-        given = [member for member in members if member is not type(None)]
-        if len(given) == 1:
-            yield from type_ranges(given[0])
+        value_types = [member for member in members if member is not type(None)]
+        if len(value_types) == 1:
+            yield from type_ranges(value_types[0])
     elif origin is tuple and members[1:] == (Ellipsis,):
         if get_origin(members[0]) is Literal:
             yield SomeOf(get_args(members[0]))
@@ -306,4 +306,4 @@ def with_defaults(config: T, names: Iterable[str], **values: Any) -> T:
 def describe_range(config: Any, name: str) -> str:
     """Describe the allowed values of a config's field; empty if the type is the only restriction."""
     kind: Any = type(config)
-    return ", ".join(resolve(each, config).words for each in field_ranges(kind).get(name, ()))
+    return ", ".join(resolve(allowed_range, config).words for allowed_range in field_ranges(kind).get(name, ()))

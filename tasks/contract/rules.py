@@ -117,7 +117,8 @@ class Rules(Generic[Evidence]):
     def format_list(self, config: Any) -> list[str]:
         """Format all cases as a numbered list in Markdown, with the numbers of the config."""
         return [
-            f"{at}. **{case.answer}**{case.scope}: {case.rule}" for at, case in enumerate(self.format_cases(config), 1)
+            f"{number}. **{case.answer}**{case.scope}: {case.rule}"
+            for number, case in enumerate(self.format_cases(config), 1)
         ]
 
     def format_cases(self, config: Any) -> Iterator[FormattedCase]:

@@ -79,9 +79,9 @@ def add_width(model: pa.Schema, width: float) -> pa.Schema:
     """Add the width of the network to the schema of a MODEL, unless it is 1."""
     if width == 1:
         return model
-    place = model.get_field_index("network")
-    network = pa.struct([*model.field(place).type, ("width", pa.float64())])
-    return model.set(place, pa.field("network", network))
+    index = model.get_field_index("network")
+    network = pa.struct([*model.field(index).type, ("width", pa.float64())])
+    return model.set(index, pa.field("network", network))
 
 
 def make_table(schema: pa.Schema, /, **columns: Any) -> pa.Table:
@@ -91,15 +91,15 @@ def make_table(schema: pa.Schema, /, **columns: Any) -> pa.Table:
     row if all values are single. NaN stays NaN unless `nan_as_null` replaces it. Raises ValueError if a column is
     missing or unknown, or if lengths differ.
     """
-    missing = [name for name in schema.names if name not in columns]
-    unknown = [name for name in columns if name not in schema.names]
-    for problem, names in (("missing", missing), ("not in the schema", unknown)):
+    missing_columns = [name for name in schema.names if name not in columns]
+    unknown_columns = [name for name in columns if name not in schema.names]
+    for problem, names in (("missing", missing_columns), ("not in the schema", unknown_columns)):
         if names:
             raise ValueError(f"columns {problem}: {', '.join(names)}. The schema has {', '.join(schema.names)}.")
     lengths = {name: len(values) for name, values in columns.items() if _is_column(values)}
     if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise ValueError(f"columns have different lengths: {listed}")
+        described_lengths = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"columns have different lengths: {described_lengths}")
     rows = next(iter(lengths.values()), 1)
     arrays = []
     for field in schema:

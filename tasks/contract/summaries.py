@@ -94,14 +94,14 @@ def name_of(row: Mapping[str, Any]) -> Name:
 def index_rows(summary: pa.Table) -> dict[Name, Row]:
     """Return the rows of a summary by metric and setting; the first if several have the same."""
     rows: dict[Name, Row] = {}
-    for each in summary.to_pylist():
-        rows.setdefault(name_of(each), each)
+    for row in summary.to_pylist():
+        rows.setdefault(name_of(row), row)
     return rows
 
 
 def select_rows(rows: Rows, metric: str) -> list[Row]:
     """Return the rows of this metric, in the order of the summary."""
-    return [row for (each, _), row in rows.items() if each == metric]
+    return [row for (row_metric, _), row in rows.items() if row_metric == metric]
 
 
 def first_row(rows: Rows, metric: str) -> Row | None:

@@ -31,8 +31,8 @@ def tied_row(share: float | None, n: int, unit: str, **setting: str) -> Row:
 
 def most_tied(rows: Rows) -> Row | None:
     """Return the row with the largest share of equal pairs; None without such a row."""
-    known = [each for each in select_rows(rows, TIED) if each["estimate"] is not None]
-    return max(known, key=lambda each: float(each["estimate"]), default=None)
+    known_rows = [row for row in select_rows(rows, TIED) if row["estimate"] is not None]
+    return max(known_rows, key=lambda row: float(row["estimate"]), default=None)
 
 
 def are_tied(tied: Row | None) -> bool:
@@ -45,8 +45,10 @@ def tie_rule(scope: str = "", applies: Callable[[Any], bool] = applies_always, *
 
     `words` override fields of `Case`.
     """
-    told: dict[str, Any] = {"describe": describe_tied_evidence, "rows": lambda evidence: (name_of(evidence.tied),)}
-    return Case(NOT_ASSESSABLE, CONDITION, lambda evidence: are_tied(evidence.tied), "", scope, applies, **told | words)
+    defaults: dict[str, Any] = {"describe": describe_tied_evidence, "rows": lambda evidence: (name_of(evidence.tied),)}
+    return Case(
+        NOT_ASSESSABLE, CONDITION, lambda evidence: are_tied(evidence.tied), "", scope, applies, **defaults | words
+    )
 
 
 def describe_tied_evidence(_config: Any, evidence: Any) -> str:
