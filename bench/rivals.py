@@ -178,7 +178,7 @@ def read_cases(folder: Path, seed: int) -> list[Case]:
 def judge_by_engram(case: Case) -> Said:
     """Engram's answer by the audit's own rule, and its processor time."""
     began = time.process_time()
-    question = replace(HALVES, models=len(case.networks), examples=len(case.labels), unseen=case.kind == "null")
+    question = replace(HALVES, models=len(case.networks), examples=len(case.labels), is_null=case.kind == "null")
     tables = [answer_table(case, number) for number in range(len(case.networks))]
     measured = [
         records(ExactTest(question.level, question.draws, case.seed), tables),

@@ -32,13 +32,13 @@ from tasks.audits.forgetting.audited import Trained
 from tasks.audits.forgetting.classifier import Classifier
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, ModelAnswers, confidence_matrix
 from tasks.audits.forgetting.config import Forgetting, Scores
-from tasks.audits.forgetting.decision import RecognitionTrial
 from tasks.audits.forgetting.held_share import UNLIKE
 from tasks.audits.forgetting.measures.decisions import target_row
 from tasks.audits.forgetting.measures.recognition import Recognition, read_trial, recognition
 from tasks.audits.forgetting.model_effects import ModelEffects
 from tasks.audits.forgetting.query_set import ControlSet, QuerySet
 from tasks.audits.forgetting.target import NamedTarget, Target
+from tasks.audits.forgetting.target_evidence import RecognitionTrial
 from tasks.audits.forgetting.trainings import ModelId
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset

@@ -25,10 +25,10 @@ from studies.interface import study_parser
 from tasks.audits.forgetting.audited import Trained
 from tasks.audits.forgetting.classifier import Classifier
 from tasks.audits.forgetting.config import Forgetting, Scores
-from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.exchangeability import effect, p_values, scores
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
+from tasks.audits.forgetting.target_evidence import LEVEL
 from tasks.contract.summaries import Estimate
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset

@@ -140,7 +140,7 @@ def size(tiny: bool, seed: int, trained: int) -> Size:
         return Relational(question, seed)
 
     tuning = replace(TINY_T5.tuning, epochs=1 if tiny else 12, privacy=LinkedTraining())
-    training = replace(TINY_T5, tuning=tuning, every=0)
+    training = replace(TINY_T5, tuning=tuning, evaluation_interval=0)
     if tiny:
         return Size(ask("facts", 100, 60), ask("facts-stated", 60, 60), training, 2, trained)
     return Size(ask("facts", 600, 600), ask("facts-stated", 1200, 400), training, 20, trained)
@@ -194,7 +194,7 @@ def judge(config: Relational, said: Answers) -> Judged:
         path = Path(folder) / "answers.json"
         path.write_text(json.dumps(sent))
         predictions = Predictions(str(path)).pin({})
-        given = replace(config, question=replace(question, system=replace(system, given=predictions)))
+        given = replace(config, question=replace(question, system=replace(system, predictions=predictions)))
         read = ReadBlindedAnswers(predictions, blinding)
         answers = read_blinded_answers(read, ())
         scores = score(Scoring(question.data, 0), [answers])

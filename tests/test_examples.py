@@ -139,7 +139,7 @@ def test_tables_from_a_stand_in_owner_are_judged_one_by_one(tmp_path: Path) -> N
 
     run = engram.json("run", "audit.yaml", "epochs=3", "replicates=2", "permutations=199")["run"]
     rows = engram.json("results", run, "--store", "store")
-    surer = {row["setting"]: row["estimate"] for row in rows if row["metric"] == "surer of D_Q than of control"}
+    surer = {row["setting"]: row["estimate"] for row in rows if row["metric"] == "more certain about D_Q"}
     assert {'{"target": "forgotten.csv"}', '{"target": "kept.csv"}'} == set(surer)
     assert surer['{"target": "kept.csv"}'] > surer['{"target": "forgotten.csv"}']
 

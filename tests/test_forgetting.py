@@ -204,7 +204,7 @@ def test_a_model_its_probabilities_and_its_confidences_alone_are_judged_alike(he
         (("given.models=gone.pt",), 1, "there is no file "),
         (("given.columns=a,b",), 2, "question.audited.tables.outputs is missing; columns alone is given"),
         (("given.bound_by=a notary",), 2, "question.audited.tables.outputs is missing; bound_by alone is given"),
-        (("given.interface.layout=nhwc",), 2, "no model is given; give one as given.models=... or given.outputs"),
+        (("given.interface.layout=nhwc",), 2, "no model to audit: set given.models=..., or given.outputs=..."),
         (("targets=D_C", "given.models=gone.pt"), 2, "targets is not a field of question.audited=given, and another"),
         (("question=examples", "epochs=3"), 2, "epochs"),
         (("measures=examples",), 2, "unknown field 'measures'"),
@@ -248,7 +248,7 @@ def test_ones_own_pictures_are_audited_unless_one_of_them_is_in_both_folders(tmp
     assert engram.json(*asked)["state"] == "finished"
     shutil.copy(tmp_path / "mine" / "cat" / "02.png", tmp_path / "theirs" / "cat" / "12x.png")
     said = engram(*asked, code=1).stderr
-    common = r"in common: training image \d+ is \d+; the calibration set must hold none of the query set"
+    common = r"in common: training image \d+ is \d+; the calibration set must not contain images of the query set"
     assert re.search(common, said)
     assert len(refusals(said)) == 1
 

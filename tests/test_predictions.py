@@ -18,7 +18,7 @@ from tests.dashboards.pages import words
 from tests.support.shell import Here, refusals
 
 SMOKE = ("relational", "--preset", "smoke")
-GIVEN = ("run", *SMOKE, "--address", "none", "given=predictions")
+GIVEN = ("run", *SMOKE, "--address", "none", "predictions=predictions")
 
 
 def put_records(folder: Path) -> None:

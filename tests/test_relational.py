@@ -54,7 +54,7 @@ def answered(engram: Here, name: str, data: str, answer: Answer, *settings: str,
     asked = handed(engram.folder / f"{name}-probes", form)
     said = {id_: answer(known[question], context) for id_, _, question, context in asked}
     (engram.folder / name / "answers.json").write_text(json.dumps(said))
-    return f"given={name}"
+    return f"predictions={name}"
 
 
 def reads(question: Question, context: str) -> str:
@@ -165,7 +165,7 @@ def test_names_that_are_taken_out_are_in_no_report(tmp_path: Path) -> None:
 def test_the_page_of_embedded_questions_shows_them(here: Here) -> None:
     if not (here.folder / "remembering").exists():
         answered(here, "remembering", "facts", remembers, *ASKED)
-    page = Path(here.json(*RUN, *ASKED, "given=remembering", "--report")["report"])
+    page = Path(here.json(*RUN, *ASKED, "predictions=remembering", "--report")["report"])
     first = load_questions(Dataset("facts")).train[0]
     text = words(page)
     assert page.name == "report.html"
@@ -181,7 +181,7 @@ def test_the_page_of_embedded_questions_shows_them(here: Here) -> None:
         (("model=hub:nobody/nothing",), 1, "the hub's cache has no model nobody/nothing"),
         (("data=records:gone.jsonl",), 1, "no file "),
         (("data=squad",), 1, "squad"),
-        (("given=gone",), 1, "there is no folder "),
+        (("predictions=gone",), 1, "there is no folder "),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_predictions_that_say_something_else_are_refused_in_a_line(
     (tmp_path / "sent").mkdir()
     for name, content in files.items():
         (tmp_path / "sent" / f"{name}.json").write_text(content)
-    said = Here(tmp_path)(*RUN, "given=sent", code=1).stderr
+    said = Here(tmp_path)(*RUN, "predictions=sent", code=1).stderr
     assert says in said
     assert len(refusals(said)) == 1
     assert "Traceback" not in said
@@ -245,7 +245,7 @@ def test_the_questions_of_drop_are_written_and_its_answers_planned(weightless: H
     sent.parent.mkdir()
     sent.write_text(json.dumps(dict.fromkeys(ids, "11")))
     for asked in (("data=drop", "numeric=false"), ("--preset", "table2_drop")):
-        plan = weightless.json("plan", "relational", *asked, SETTINGS[1], "given=predictions")
+        plan = weightless.json("plan", "relational", *asked, SETTINGS[1], "predictions=predictions")
         assert "fine_tuning.fine_tune" not in {task["task"] for task in plan["tasks"]}
         assert plan["missing"] == plan["planned"]
 

@@ -62,9 +62,9 @@ For Python with PyTorch, torchvision and Pillow. Run it in this folder with your
 PROMISE = """\
 Our commitment
 --------------
-The names and the order of the {what} reveal nothing about them, and some {what} occur more than once. We keep a list
-that identifies each of them. This is its SHA-256, so we can no longer change the list. Once we have your answers, we
-can send you the list, and you can verify its SHA-256.
+The names and the order of the {what} reveal nothing about them, and some occur more than once. We keep a list that
+identifies each of them. This is its SHA-256, so we can no longer change the list. Once we have your answers, we can
+send you the list, and you can verify its SHA-256.
 
     {commitment}
 
@@ -152,7 +152,7 @@ def write_all(folder: Path, held: Sequence[tuple[str, bytes]]) -> None:
 
 
 def _rows(sets: list[tuple[str, Pixels]]) -> list[tuple[str, str, int]]:
-    check_names([name for name, _ in sets], "pictures", taken=(README, IMAGES))
+    check_names([name for name, _ in sets], "images", taken=(README, IMAGES))
     for name, images in sets:
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3) or not len(images):
             raise DatasetError(f"set {name!r} is {images.dtype} {images.shape}; expected uint8 (n, h, w, 1 or 3)")
@@ -248,7 +248,7 @@ def write_to_embed(folder: Path, sets: Sequence[tuple[str, ToEmbed]]) -> pa.Tabl
     The bytes depend on the images only. The folder may exist if it contains the same files or a part of them; otherwise
     DatasetError is raised, for unknown files before any file is written.
     """
-    check_names([name for name, _ in sets], "pictures", taken=(README, IMAGES))
+    check_names([name for name, _ in sets], "images", taken=(README, IMAGES))
     rows = [(image_of(name, row), name, row) for name, held in sets for row in range(held.count)]
     if not rows:
         raise DatasetError("there are no images to write")

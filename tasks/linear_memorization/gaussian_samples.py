@@ -1,4 +1,4 @@
-"""Samples z = (x, y) of a standard normal distribution, in stacks of trainings, and means over these as columns."""
+"""Samples z = (x, y) of a standard normal distribution, in stacks of trainings."""
 
 from __future__ import annotations
 
@@ -16,32 +16,33 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 DOUBLE = 8  # bytes
-SHARE = 8  # a stack takes one part in so many of the memory that is free
+SHARE = 8  # a stack takes 1 / SHARE of the free memory
 
 
 def normal_samples(seed: int, training: int, samples: int, features: int) -> Array:
-    """z_i ~ N(0, I) of one training, (samples, 1 + features): x is the first column, y the others."""
+    """Draw z_i ~ N(0, I) of one training, (samples, 1 + features): x is the first column, y the others."""
     stream = seeds.generator(seed, "linear samples", training)
     return stream.standard_normal((samples, 1 + features))
 
 
-def stacks(seed: int, trainings: int, samples: int, features: int, held: int) -> Iterator[Tensor]:
-    """The samples of all trainings on this process's device, in stacks of (trainings, samples, 1 + features).
+def stacks(seed: int, trainings: int, samples: int, features: int, extra_numbers: int) -> Iterator[Tensor]:
+    """Yield the samples of all trainings on this process's device, in stacks (trainings, samples, 1 + features).
 
-    `held` is how many numbers a training takes beside its samples. How many are stacked makes no difference to any.
+    `extra_numbers` is the memory of a training in addition to its samples, in numbers. Results do not depend on the
+    size of the stacks.
     """
     import torch
 
-    place = hardware.device()
-    at_once = fitting(samples * (1 + features) + held, place.type == "cuda")
+    device = hardware.device()
+    at_once = fitting(samples * (1 + features) + extra_numbers, device.type == "cuda")
     for first in range(0, trainings, at_once):
         numbers = range(first, min(first + at_once, trainings))
-        drawn = np.stack([normal_samples(seed, number, samples, features) for number in numbers])
-        yield torch.from_numpy(drawn).to(place)
+        samples_of_stack = np.stack([normal_samples(seed, number, samples, features) for number in numbers])
+        yield torch.from_numpy(samples_of_stack).to(device)
 
 
 def fitting(numbers: int, on_gpu: bool) -> int:
-    """How many trainings of so many numbers each fit into this call's part of the free memory; at least 1."""
+    """Return the number of trainings, with `numbers` numbers each, that fit into memory; at least 1."""
     if on_gpu:
         import torch
 

@@ -1,22 +1,22 @@
-"""How learning and memorization go on over time, by the exact gradient flow, and how exactly each x is recovered after.
+"""Learning and memorization over time, by the exact gradient flow, and recovery of each x after training.
 
-Gradient descent from 0 in steps that vanish follows w' = -grad L(w), L(w) = 1/2n sum (w.z_i - x_i)^2. With
+Gradient descent from 0 with infinitesimal steps follows w' = -grad L(w), L(w) = 1/2n sum (w.z_i - x_i)^2. With
 Z Z' / n = Q diag(lambda) Q', c = Q' X, and phi(lambda, t) = (1 - exp(-lambda t)) / lambda,
 
     w(t)         = 1/n Z' Q phi(lambda, t) c
     learning     = 1 - L(w(t))
     memorization = 1 - 1/2n sum (w(t).[0, y_i] - x_i)^2
 
-so that both are sums over the eigenvalues of exp(-lambda t) with the weights c^2 / n: no step is taken. Both start at
-1 - |X|^2 / 2n, 1/2 on average, since w(0) = 0 answers 0. Learning rises to 1; memorization comes back to 1/2 where
-nothing is memorised (w = e1 answers 0 to [0, y_i] too), and is 1 where every x_i is answered from its y_i.
+so both are sums over the eigenvalues of exp(-lambda t) with weights c^2 / n, without any steps. Both start at
+1 - |X|^2 / 2n, 1/2 on average, because w(0) = 0 answers 0. Learning rises to 1. Memorization returns to 1/2 without
+memory (w = e1 also answers 0 to [0, y_i]), and is 1 if every x_i is answered from its y_i.
 
 Bombari et al. 2022, "Towards differential relational privacy and its use in question answering", eq. 17 and figures 1
-and 5. The query is the raw one: the quotient that recovers x_i after training never falls.
+and 5. The query is the raw one; the quotient that recovers x_i after training never decreases.
 
-For the recovery of x from y after training, the weights are the solution of least norm of Z w = X, where training from
-0 ends for d >= n; the attack asks two queries, w.[0, y_i] / (1 - w.e1). For d < n training ends in e1 with probability
-1, and nothing can be recovered. Section 5 and appendix B.3.
+After training, the weights are the solution of least norm of Z w = X, to which training from 0 converges for d >= n.
+The attack that recovers x from y combines two queries, w.[0, y_i] / (1 - w.e1). For d < n training ends in e1 with
+probability 1, and no x can be recovered. Section 5 and appendix B.3.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tasks.worker import hardware
 if TYPE_CHECKING:
     from torch import Tensor
 
-# One row per time: means over trainings with their 95 % t intervals, which are null for a single training.
+# One row per time: means over trainings with their 95 % t intervals, null for a single training.
 CURVES = pa.schema(
     [
         ("samples", pa.int64()),  # n
@@ -52,10 +52,10 @@ CURVES = pa.schema(
 
 @dataclass(frozen=True)
 class Flow(Ranged):
-    """Trainings of the linear model on `samples` samples with `features` numbers in y, and the times looked at.
+    """Trainings of the linear model on `samples` samples with `features` numbers in y, and the times of the curves.
 
-    Training i draws its samples from a stream of `seed` and i alone. Times run from 10^`first` to 10^`last`, so many
-    `per_decade`. 300 samples with 2000 features and 1000 with 1000 are the paper's.
+    Training i draws its samples from a stream of `seed` and i. Times run from 10^`first` to 10^`last`, with
+    `per_decade` points per factor of 10. The paper has 300 samples with 2000 features, and 1000 with 1000.
     """
 
     samples: Annotated[int, AtLeast(1)] = 1000
@@ -73,49 +73,49 @@ class Flow(Ranged):
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """All that the curves depend on, (trainings, m) each, m the smaller of n and d + 1."""
+    """The quantities that determine the curves, (trainings, m) each, where m = min(n, d + 1)."""
 
-    rates: Tensor  # lambda, at least 0: how fast the component of an eigenvector is learned
-    energies: Tensor  # c^2 / n: the component's part of |X|^2 / n
+    rates: Tensor  # lambda, at least 0: learning rate of the component of an eigenvector
+    energies: Tensor  # c^2 / n: share of the component in |X|^2 / n
 
 
 def work(config: Flow) -> Work:
-    """What it computes: the eigenvectors of every training's samples."""
-    least = min(config.samples, config.features + 1)
-    return Work(besides={"linear curves": config.trainings * config.samples * config.features * least})
+    """Estimate the work: eigenvectors of every training's samples."""
+    rank = min(config.samples, config.features + 1)
+    return Work(besides={"linear curves": config.trainings * config.samples * config.features * rank})
 
 
 @task(version=1, name="linear_memorization.curves", gpus=1.0, work=work)
 def curves(config: Flow, _: Inputs) -> pa.Table:
-    """Learning and memorization at every time, over trainings (CURVES).
+    """Compute learning and memorization at every time, over trainings (CURVES).
 
-    All trainings and times are one computation, split only where memory is short. 100 trainings of 1000 samples with
-    1000 features take about a minute of one core.
+    All trainings and times are one computation, split only if memory is short. 100 trainings of 1000 samples with 1000
+    features take about one minute on one core.
     """
     times = curve_times(config)
-    least = min(config.samples, config.features + 1)
-    held = 4 * least**2 + 3 * least * len(times)
+    rank = min(config.samples, config.features + 1)
+    extra_numbers = 4 * rank**2 + 3 * rank * len(times)
     learned: list[Array] = []
     memorised: list[Array] = []
     with hardware.exactly(hardware.device()):
-        for z in stacks(config.seed, config.trainings, config.samples, config.features, held):
-            for found, both in zip((learned, memorised), scores(spectrum(z), times), strict=True):
-                found.append(both.cpu().numpy())
+        for z in stacks(config.seed, config.trainings, config.samples, config.features, extra_numbers):
+            for scores_list, stack_scores in zip((learned, memorised), scores(spectrum(z), times), strict=True):
+                scores_list.append(stack_scores.cpu().numpy())
     table = curve_rows(config, times, np.concatenate(learned), np.concatenate(memorised))
     return pa.Table.from_pylist(list(table), CURVES)
 
 
 def curve_times(config: Flow) -> Array:
-    """The times of the curves, (times,), the first and the last included."""
+    """Return the times of the curves, (times,), including both ends."""
     count = max(2, 1 + round((config.last - config.first) * config.per_decade))
     return np.logspace(config.first, config.last, count)
 
 
 def spectrum(z: Tensor) -> Spectrum:
-    """The eigenvalues of Z Z' / n with X's components, for a stack (trainings, n, d + 1) in float64.
+    """Return the eigenvalues of Z Z' / n and the components of X, for a stack (trainings, n, d + 1) in float64.
 
-    Where d + 1 < n it is Z' Z / n = U diag(lambda) U' that is decomposed, whose other eigenvalues are the same:
-    c^2 / n = lambda (U' e1)^2, and X has no part in the eigenvalues that are 0.
+    If d + 1 < n, Z' Z / n = U diag(lambda) U' is decomposed instead, which has the same nonzero eigenvalues:
+    c^2 / n = lambda (U' e1)^2, and X has no component for eigenvalues of 0.
     """
     import torch
 
@@ -129,67 +129,69 @@ def spectrum(z: Tensor) -> Spectrum:
     return Spectrum(rates.clamp_min(0), components**2 / n)
 
 
-def scores(of: Spectrum, times: Array) -> tuple[Tensor, Tensor]:
-    """Learning and memorization, (trainings, times) each.
+def scores(spectrum_of_stack: Spectrum, times: Array) -> tuple[Tensor, Tensor]:
+    """Return learning and memorization, (trainings, times) each.
 
-    The residual of the training is r(t) = X - Z w(t) = Q exp(-lambda t) c, and [0, y_i].w - x_i = -(r_i + x_i w.e1).
+    The residual of training is r(t) = X - Z w(t) = Q exp(-lambda t) c, and [0, y_i].w - x_i = -(r_i + x_i w.e1).
     """
-    decay, grown = _decay_factors(of.rates, times)
-    squared = _sum_components(decay**2, of.energies)  # |r|^2 / n
-    crossed = _sum_components(decay, of.energies)  # r.X / n
-    first = _sum_components(grown, of.energies)  # w.e1
-    whole = of.energies.sum(1, keepdim=True)  # |X|^2 / n
-    return 1 - squared / 2, 1 - (squared + 2 * first * crossed + first**2 * whole) / 2
+    decay, grown = _decay_factors(spectrum_of_stack.rates, times)
+    squared = _sum_components(decay**2, spectrum_of_stack.energies)  # |r|^2 / n
+    crossed = _sum_components(decay, spectrum_of_stack.energies)  # r.X / n
+    first = _sum_components(grown, spectrum_of_stack.energies)  # w.e1
+    energy = spectrum_of_stack.energies.sum(1, keepdim=True)  # |X|^2 / n
+    return 1 - squared / 2, 1 - (squared + 2 * first * crossed + first**2 * energy) / 2
 
 
 def weights(z: Tensor, times: Array) -> Tensor:
-    """w(t), (trainings, times, d + 1), for a stack (trainings, n, d + 1) in float64."""
+    """Return w(t), (trainings, times, d + 1), for a stack (trainings, n, d + 1) in float64."""
     import torch
 
     n = z.shape[1]
     rates, vectors = torch.linalg.eigh(z @ z.mT / n)
     components = (vectors.mT @ z[:, :, :1])[..., 0]
     _, grown = _decay_factors(rates.clamp_min(0), times)
-    found: Tensor = (grown * components[:, None]) @ vectors.mT @ z / n
-    return found
+    weight_paths: Tensor = (grown * components[:, None]) @ vectors.mT @ z / n
+    return weight_paths
 
 
 def _decay_factors(rates: Tensor, times: Array) -> tuple[Tensor, Tensor]:
-    """exp(-lambda t) and phi(lambda, t), t where lambda is 0; (trainings, times, m) each."""
+    """Return exp(-lambda t) and phi(lambda, t), which is t for lambda = 0; (trainings, times, m) each."""
     import torch
 
-    at = torch.from_numpy(times).to(rates.device)[:, None]
-    exponents = rates[:, None] * at
-    # Below this lambda, lambda t < 1e-16 for all times, and phi is t to the last bit.
+    time_column = torch.from_numpy(times).to(rates.device)[:, None]
+    exponents = rates[:, None] * time_column
+    # For smaller lambda, lambda t < 1e-16 for all times, and phi equals t to the last bit.
     flat = rates[:, None] < 1e-16 / float(times.max())
-    grown = torch.where(flat, at, -torch.expm1(-exponents) / torch.where(flat, 1.0, rates[:, None]))
+    grown = torch.where(flat, time_column, -torch.expm1(-exponents) / torch.where(flat, 1.0, rates[:, None]))
     return torch.exp(-exponents), grown
 
 
 def _sum_components(by_time: Tensor, energies: Tensor) -> Tensor:
-    """Sums over the eigenvalues, (trainings, times)."""
+    """Sum over the eigenvalues, (trainings, times)."""
     return (by_time @ energies[..., None])[..., 0]
 
 
 def curve_rows(config: Flow, times: Array, learned: Array, memorised: Array) -> Iterator[dict[str, Any]]:
-    """The rows of CURVES, from (trainings, times) each."""
-    for place, time in enumerate(times):
+    """Yield the rows of CURVES, from arrays (trainings, times)."""
+    for index, time in enumerate(times):
         row: dict[str, Any] = {"samples": config.samples, "features": config.features, "time": float(time)}
         for name, values in (("learning", learned), ("memorization", memorised)):
-            row |= interval_columns(name, mean(values[:, place]))
+            row |= interval_columns(name, mean(values[:, index]))
         yield row | {"n": config.trainings}
 
 
-# One row: one size, over trainings. An interval is a 95 % t interval over trainings, null for a single one.
+# One row per size, with means over trainings and 95 % t intervals, null for a single training.
 RECOVERY = pa.schema(
     [
         ("samples", pa.int64()),  # n
         ("features", pa.int64()),  # d
-        ("error_median", pa.float64()),  # of the trainings' largest |recovered x_i - x_i|; null for d < n
+        ("error_median", pa.float64()),  # median over trainings of the largest |recovered x_i - x_i|; null for d < n
         ("error_max", pa.float64()),
-        *interval_fields("recovered"),  # share of all x_i within the tolerance, and its interval within [0, 1]
-        *interval_fields("memorization"),  # 1 - 1/2n sum (w.[0, y_i] - x_i)^2: the raw query, as the curves' end
-        ("ratio_memorization", pa.float64()),  # the same of the recovered x_i; null for d < n
+        *interval_fields("recovered"),  # share of all x_i within the tolerance, with an interval in [0, 1]
+        *interval_fields(
+            "memorization"
+        ),  # 1 - 1/2n sum (w.[0, y_i] - x_i)^2, the raw query, as at the end of the curves
+        ("ratio_memorization", pa.float64()),  # the same for the recovered x_i; null for d < n
         ("n", pa.int64()),  # independent trainings, each on its own samples
     ]
 )
@@ -199,7 +201,7 @@ RECOVERY = pa.schema(
 class Recovery(Ranged):
     """Trainings on `samples` samples with `features` numbers in y; an x within `tolerance` counts as recovered.
 
-    The samples of training i are those of the curves with the same seed. x has the standard deviation 1.
+    Training i has the same samples as in the curves with the same seed. x has standard deviation 1.
     """
 
     samples: Annotated[int, AtLeast(1)] = 300
@@ -210,31 +212,32 @@ class Recovery(Ranged):
 
 
 def _recovery_work(config: Recovery) -> Work:
-    """What it computes: the systems of equations of every training's samples."""
-    least = min(config.samples, config.features + 1)
-    return Work(besides={"linear recovery": config.trainings * config.samples * config.features * least})
+    """Estimate the work: systems of equations of every training's samples."""
+    rank = min(config.samples, config.features + 1)
+    return Work(besides={"linear recovery": config.trainings * config.samples * config.features * rank})
 
 
 @task(version=1, name="linear_memorization.recovery", gpus=1.0, work=_recovery_work)
 def recovery(config: Recovery, _: Inputs) -> pa.Table:
-    """The errors of the recovered x_i, over trainings (RECOVERY)."""
-    held = 3 * config.samples * (1 + config.features)
+    """Measure the errors of the recovered x_i, over trainings (RECOVERY)."""
+    extra_numbers = 3 * config.samples * (1 + config.features)
     errors: list[Array] = []  # of [0, y_i] and of the recovery, (trainings, 2, samples)
     with hardware.exactly(hardware.device()):
-        for z in stacks(config.seed, config.trainings, config.samples, config.features, held):
+        for z in stacks(config.seed, config.trainings, config.samples, config.features, extra_numbers):
             errors.append(attack_errors(z).cpu().numpy())
     return pa.Table.from_pylist([_recovery_row(config, np.concatenate(errors))], RECOVERY)
 
 
 def attack_errors(z: Tensor) -> Tensor:
-    """The errors of the raw query and of the recovery, (trainings, 2, n), for a stack (trainings, n, d + 1).
+    """Return the errors of the raw query and of the recovery, (trainings, 2, n), for a stack (trainings, n, d + 1).
 
-    The recovery's are NaN for d < n.
+    Errors of the recovery are NaN for d < n.
     """
     import torch
 
     n, columns = z.shape[1:]
-    x, y = z[:, :, 0], z[:, :, 1:]
+    x = z[:, :, 0]
+    y = z[:, :, 1:]
     if columns - 1 < n:
         return torch.stack([-x, torch.full_like(x, torch.nan)], 1)  # w = e1 answers 0
     weights = least_norm(z)
@@ -243,7 +246,7 @@ def attack_errors(z: Tensor) -> Tensor:
 
 
 def least_norm(z: Tensor) -> Tensor:
-    """The solution of least norm of Z w = X, (trainings, d + 1), for d >= n.
+    """Return the solution of least norm of Z w = X, (trainings, d + 1), for d >= n.
 
     By Z' = Q R: w = Q R'^-1 X.
     """
@@ -251,13 +254,14 @@ def least_norm(z: Tensor) -> Tensor:
 
     q, r = torch.linalg.qr(z.mT)
     solved = torch.linalg.solve_triangular(r.mT, z[:, :, :1], upper=False)
-    found: Tensor = (q @ solved)[..., 0]
-    return found
+    solution: Tensor = (q @ solved)[..., 0]
+    return solution
 
 
 def _recovery_row(config: Recovery, errors: Array) -> dict[str, Any]:
-    """The row of RECOVERY, from the errors of both queries (trainings, 2, samples)."""
-    raw, ratio = errors[:, 0], errors[:, 1]
+    """Return the row of RECOVERY, from the errors of both queries (trainings, 2, samples)."""
+    raw = errors[:, 0]
+    ratio = errors[:, 1]
     row: dict[str, Any] = {"samples": config.samples, "features": config.features, "n": len(errors)}
     if config.features >= config.samples:
         largest = np.abs(ratio).max(1)
@@ -269,6 +273,6 @@ def _recovery_row(config: Recovery, errors: Array) -> dict[str, Any]:
 
 
 def _memorization_scores(errors: Array) -> Array:
-    """1 - 1/2n sum errors^2, (trainings,)."""
-    found: Array = 1 - (errors**2).mean(1) / 2
-    return found
+    """Return 1 - 1/2n sum errors^2, (trainings,)."""
+    memorised: Array = 1 - (errors**2).mean(1) / 2
+    return memorised

@@ -1,22 +1,22 @@
-"""What differential privacy leaves of a linear model's memorization, beside its bounds.
+"""Memorization of a linear model under differential privacy, compared with its bounds.
 
-x is uniform on k values, independent of y, so that H(X) = log k nats and an attacker without the model is right once in
-k. The attack asks the query [0, y_i] and answers the nearest value; m is its success on the samples of training minus
-that on fresh ones.
+x is uniform on k values, independent of y, so H(X) = log k nats, and an attacker without the model is correct once in
+k. The attack sends the query [0, y_i] and answers the nearest value; m is its success rate on training samples minus
+that on fresh samples.
 
 - Theorem 3.6 and corollary 3.7: mem = I(W; X | Y) <= epsilon nats for a mechanism with pure epsilon, selective on x or
-  not. As the paper measures it mem is H(X) m, and epsilon / H(X) bounds m.
-- The success itself has a sharper bound. P[answer x | x_i = x] <= e^epsilon P[answer x | x_i = x'] + delta for all
-  pairs of values; summed over them, a success r of any attack obeys
+  not. The paper measures mem as H(X) m, so epsilon / H(X) bounds m.
+- The success rate has a sharper bound. P[answer x | x_i = x] <= e^epsilon P[answer x | x_i = x'] + delta for all
+  pairs of values. Summed over them, the success rate r of any attack obeys
 
       r <= (e^epsilon + (k - 1) delta) / (e^epsilon + k - 1),    and m <= this - 1 / k.
 
-  It holds with a delta too, for which theorem 3.6 is not stated: no pure epsilon is had from (epsilon, delta), and the
-  bound in nats is null there. Where delta is 0 it says epsilon >= log(k r) + log((1 - 1/k) / (1 - r)) >= log(k r) for
-  r >= 1/k. That is concave in r, 0 at 1/k and log k at 1, hence at least H(X) (r - 1/k): H(X) m <= epsilon.
+  It also holds with a delta, unlike theorem 3.6: (epsilon, delta) implies no pure epsilon, and the bound in nats is
+  null. For delta = 0 it implies epsilon >= log(k r) + log((1 - 1/k) / (1 - r)) >= log(k r) for r >= 1/k. This is
+  concave in r, 0 at 1/k and log k at 1, and so at least H(X) (r - 1/k): H(X) m <= epsilon.
 
-Where an attack succeeds sometimes, H(X) m is no mutual information, which may be less: the paper assumes that an x is
-either answered surely or not at all. Bombari et al. 2022, sections 3.2 and 4.
+If an attack succeeds only sometimes, H(X) m is not the mutual information, which may be smaller: the paper assumes that
+each x is recovered with certainty or not at all. Bombari et al. 2022, sections 3.2 and 4.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from tasks.worker import hardware
 Query = Literal["raw", "ratio"]  # w.[0, y]; the same over 1 - w.e1
 QUERIES: tuple[Query, ...] = ("raw", "ratio")
 
-# One row per mechanism, epsilon and query, over trainings. Null in the columns that a mechanism has nothing for.
+# One row per mechanism, epsilon and query, over trainings. Columns that do not apply to a mechanism are null.
 PRIVATE = pa.schema(
     [
         ("mechanism", pa.string()),
         ("query", pa.string()),  # raw or ratio
         ("epsilon", pa.float64()),  # null without privacy
-        ("delta", pa.float64()),  # null where epsilon is pure
+        ("delta", pa.float64()),  # null for a pure epsilon
         ("m", pa.float64()),  # r_train - r_validation
-        ("low", pa.float64()),  # 95 % t interval over trainings, null for a single one
+        ("low", pa.float64()),  # 95 % t interval over trainings, null for a single training
         ("high", pa.float64()),
-        ("r_train", pa.float64()),  # share of right answers
+        ("r_train", pa.float64()),  # share of correct answers
         ("r_validation", pa.float64()),
         ("entropy", pa.float64()),  # H(X) = log k, nats
-        ("bound", pa.float64()),  # epsilon / H(X), of m; pure epsilon only
-        ("success_bound", pa.float64()),  # of m, by the success of any attack
+        ("bound", pa.float64()),  # epsilon / H(X), upper bound of m; pure epsilon only
+        ("success_bound", pa.float64()),  # upper bound of m for any attack
         ("n", pa.int64()),  # independent trainings, each on its own samples
     ]
 )
@@ -57,18 +57,18 @@ PRIVATE = pa.schema(
 
 @task(version=1, name="linear_memorization.private", gpus=1.0)
 def private(config: Private, _: Inputs) -> pa.Table:
-    """The measured m of every mechanism and epsilon, beside its bounds (PRIVATE).
+    """Measure m for every mechanism and epsilon, with its bounds (PRIVATE).
 
-    All trainings and epsilons are one computation. The default takes ten seconds of one core.
+    All trainings and epsilons are one computation. The default takes ten seconds on one core.
     """
     from tasks.linear_memorization.private_training import successes
 
     with hardware.exactly(hardware.device()):
-        found = successes(config)
+        successes_by_setting = successes(config)
     table = [
-        _private_row(config, mechanism, epsilon, query, found[mechanism, epsilon][place])
+        _private_row(config, mechanism, epsilon, query, successes_by_setting[mechanism, epsilon][index])
         for mechanism, epsilon in settings(config)
-        for place, query in enumerate(QUERIES)
+        for index, query in enumerate(QUERIES)
     ]
     return pa.Table.from_pylist(table, PRIVATE)
 
@@ -76,8 +76,8 @@ def private(config: Private, _: Inputs) -> pa.Table:
 def _private_row(
     config: Private, mechanism: Mechanism, epsilon: float | None, query: Query, rates: Array
 ) -> dict[str, Any]:
-    """A row of PRIVATE, from the shares of right answers in training and validation, (2, trainings)."""
-    found = mean(rates[0] - rates[1])
+    """Return a row of PRIVATE, from the shares of correct answers in training and validation, (2, trainings)."""
+    estimate = mean(rates[0] - rates[1])
     pure = mechanism != "noisy_descent"
     delta = 0.0 if pure else config.delta
     return {
@@ -85,22 +85,22 @@ def _private_row(
         "query": query,
         "epsilon": epsilon,
         "delta": None if pure else delta,
-        "m": found.value,
-        "low": found.low,
-        "high": found.high,
+        "m": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
         "r_train": float(rates[0].mean()),
         "r_validation": float(rates[1].mean()),
         "entropy": config.entropy,
         "bound": epsilon / config.entropy if epsilon is not None and pure else None,
         "success_bound": None if epsilon is None else success_bound(epsilon, delta, config.values),
-        "n": found.n,
+        "n": estimate.n,
     }
 
 
 def success_bound(epsilon: float, delta: float, values: int) -> float:
-    """The largest m that (epsilon, delta) allows any attack on x uniform on so many values.
+    """Return the largest m that (epsilon, delta) allows for any attack on x uniform on k values.
 
-    (e^epsilon + (k - 1) delta) / (e^epsilon + k - 1) - 1 / k, which randomised response attains where delta is 0.
+    (e^epsilon + (k - 1) delta) / (e^epsilon + k - 1) - 1 / k, which randomised response attains for delta = 0.
     """
-    others = (values - 1) * math.exp(-epsilon)
-    return (1 + others * delta) / (1 + others) - 1 / values
+    other_weight = (values - 1) * math.exp(-epsilon)
+    return (1 + other_weight * delta) / (1 + other_weight) - 1 / values

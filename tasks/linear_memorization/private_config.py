@@ -1,4 +1,4 @@
-"""The config of private trainings of the linear model, and its settings."""
+"""The configuration of private trainings of the linear model."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Mechanism = Literal["none", "randomised_response", "output_perturbation", "noisy
 class Private(Ranged):
     """Private trainings of the linear model, each with every mechanism and epsilon.
 
-    x is uniform on `values` values that are equally far apart, with mean 0 and variance 1; y on the sphere of radius
-    sqrt(`features`), so that how long a z can be is public. The descent takes `steps` steps of the length `time` /
-    `steps` along gradients that are clipped to the norm `clip`.
+    x is uniform on `values` equidistant values with mean 0 and variance 1; y is uniform on the sphere of radius
+    sqrt(`features`), so that the largest norm of z is public. The descent takes `steps` steps of length `time` /
+    `steps` along gradients that are clipped to norm `clip`.
     """
 
     samples: Annotated[int, AtLeast(1)] = 40
@@ -40,17 +40,17 @@ class Private(Ranged):
     trainings: Annotated[int, AtLeast(1)] = 1000
 
     def conflicts(self) -> Iterator[str]:
-        if not self.epsilons or not all(0 < each <= LARGEST_EPSILON for each in self.epsilons):
+        if not self.epsilons or not all(0 < epsilon <= LARGEST_EPSILON for epsilon in self.epsilons):
             yield f"epsilons is {self.epsilons}; each must be above 0 and at most {LARGEST_EPSILON:g}"
         if self.features < self.samples:
             yield (
                 f"features is {self.features} and samples {self.samples}; features must be at least samples: "
-                "with fewer, training ends in a model that has memorised nothing"
+                "with fewer, training ends in a model without memory"
             )
         if self.step > self.longest_step:
             yield (
                 f"time / steps is {self.step:g}; it must be at most {self.longest_step:.4g} (2 / the largest |z|^2), "
-                "beyond which a step moves two models apart; take more steps"
+                "above which a step separates two models: take more steps"
             )
 
     def extras(self) -> tuple[Extra, ...]:
@@ -63,7 +63,7 @@ class Private(Ranged):
 
     @property
     def longest_step(self) -> float:
-        """2 / max |z|^2, up to which a step of gradient descent brings no two weights further apart."""
+        """2 / max |z|^2, the largest learning rate at which a step does not separate two models."""
         return 2 / (self.features + float(levels(self.values)[-1]) ** 2)
 
     @property
@@ -73,13 +73,13 @@ class Private(Ranged):
 
 
 def settings(config: Private) -> Iterator[tuple[Mechanism, float | None]]:
-    """The mechanisms with each of their epsilons, None for the one without privacy."""
+    """Yield each mechanism with each of its epsilons; None without privacy."""
     for mechanism in dict.fromkeys(config.mechanisms):
         for epsilon in (None,) if mechanism == "none" else config.epsilons:
             yield mechanism, epsilon
 
 
 def levels(values: int) -> Array:
-    """The values of x in rising order, equally far apart, with mean 0 and variance 1."""
-    found: Array = (np.arange(values) - (values - 1) / 2) * np.float64(math.sqrt(12 / (values**2 - 1)))
-    return found
+    """Return the values of x in increasing order: equidistant, with mean 0 and variance 1."""
+    values_of_x: Array = (np.arange(values) - (values - 1) / 2) * np.float64(math.sqrt(12 / (values**2 - 1)))
+    return values_of_x

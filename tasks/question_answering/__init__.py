@@ -1,1 +1,1 @@
-"""Question answering: what is taken out of contexts, what is asked, the answers and how they are scored."""
+"""Question answering: corruption of contexts, question sets, predictions and scoring."""

@@ -1,14 +1,14 @@
-"""Predictions: the answers that the owner of any question answering system sends, in SQuAD's or DROP's own format.
+"""Predictions: answers that the owner of a question answering system returns, in the format of SQuAD or DROP.
 
-FOLDER/train.json                  to the training questions, on their contexts as they are
-FOLDER/train-corrupted.json        on their corrupted contexts
-FOLDER/validation.json             to the questions that were held out
+FOLDER/train.json                  answers to the training questions, on whole contexts
+FOLDER/train-corrupted.json        the same on corrupted contexts
+FOLDER/validation.json             answers to the held-out questions
 FOLDER/validation-corrupted.json
 
-or FILE.json                       to the questions of a blinded set (`handed_out`), alone in a folder or by its path
+or FILE.json                       answers to a blinded set (`handed_out`): the only file of a folder, or its path
 
-Each is an object {ID: ANSWER}. For SQuAD an answer is a text; for DROP, as its evaluation takes it and NumNet+ writes
-it, a text or a list of texts, or an object with one of these as its `answer`.
+Each file is an object {ID: ANSWER}. For SQuAD an answer is a text. For DROP it is a text or a list of texts, or an
+object with one of these as its `answer`, as in DROP's evaluation and NumNet+.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ SUFFIX = ".json"
 
 @dataclass(frozen=True)
 class Predictions:
-    """A folder or a file of predictions, pinned once `digest`, that of the files, is set.
+    """A folder or file of predictions, as `path` or `path@digest`; pinned if the digest is set.
 
-    Written `path` or `path@digest`. It is looked for at the path as it is given, else inside ENGRAM_DATA.
+    The path is resolved as given, then inside ENGRAM_DATA.
     """
 
     noun: ClassVar[str] = "predictions"
@@ -50,48 +50,53 @@ class Predictions:
 
     def __post_init__(self) -> None:
         if not self.path:
-            raise ValueError("the folder of predictions is empty; it must be a path")
+            raise ValueError("expected the path of a folder or file of predictions, got an empty one")
 
     @property
     def is_blinded(self) -> bool:
-        """Whether they are those to a blinded set, by the ids that its questions were given: one file."""
+        """Whether the predictions are for a blinded set, which is a single file."""
         return PurePath(self.path).suffix == SUFFIX
 
     @classmethod
     def parse(cls, text: str) -> Predictions:
-        file = File.parse(text)  # a path may hold an @ of its own
+        file = File.parse(text)  # the path may contain an @
         return cls(file.path, file.digest)
 
     def __str__(self) -> str:
         return f"{self.path}@{self.digest}" if self.digest else self.path
 
     def named(self) -> Predictions:
-        """The same without the folders it lies in."""
+        """Return the predictions without their parent folders."""
         return Predictions(PurePath(self.path).name, self.digest)
 
     def identity(self) -> str:
-        """What a key sees: the content of the files, never the path."""
+        """The text that enters a key: the digest of the content, never the path."""
         if not self.digest:
             raise ValueError(f"predictions {self.path!r} have no digest yet; pin them before planning")
         return self.digest
 
-    def pin(self, known: MutableMapping[str, str]) -> Predictions:
-        """The same with the digest of the files; FileError where one is not there, or they are others.
+    def pin(self, digests_by_file: MutableMapping[str, str]) -> Predictions:
+        """Return the predictions with the digest of their files.
 
-        Of a folder with one file that is none of the four sets', the path is that file's.
+        Raises FileError if a file is missing or differs from a pinned one. If a folder contains a single file that is
+        not one of the four sets, the path becomes that file.
         """
         places = [files.expand_home(self.path).absolute()]
         if "ENGRAM_DATA" in os.environ:
             places.append((Path(os.environ["ENGRAM_DATA"]) / self.path).absolute())
-        found = next((place for place in places if (place.is_file() if self.is_blinded else place.is_dir())), None)
+        found = next(
+            (candidate for candidate in places if (candidate.is_file() if self.is_blinded else candidate.is_dir())),
+            None,
+        )
         if found is None:
-            looked, what = " nor ".join(map(str, places)), "file" if self.is_blinded else "folder"
+            looked = " nor ".join(map(str, places))
+            noun = "file" if self.is_blinded else "folder"
             must = (
                 "be the file of predictions" if self.is_blinded else f"hold the predictions {', '.join(file_names())}"
             )
-            raise FileError(f"there is no {what} {looked}; it must {must}")
+            raise FileError(f"there is no {noun} {looked}; it must {must}")
         pinned = Predictions(str(_single_file(found)))
-        digests = [files.pin(File(str(path)), known).digest for path in pinned.paths()]
+        digests = [files.pin(File(str(path)), digests_by_file).digest for path in pinned.paths()]
         return Predictions(pinned.path, self._check_digest(digests))
 
     def paths(self) -> tuple[Path, ...]:
@@ -99,25 +104,24 @@ class Predictions:
         return (path,) if self.is_blinded else tuple(path / name for name in file_names())
 
     def contents(self) -> tuple[bytes, ...]:
-        """The bytes of the files; FileError where one is not there, or they are not those that were pinned."""
+        """Read the files. Raises FileError if a file is missing or differs from the pinned one."""
         contents = tuple(files.read(File(str(path))) for path in self.paths())
         self._check_digest([hashlib.sha256(content).hexdigest() for content in contents])
         return contents
 
     def _check_digest(self, digests: Sequence[str]) -> str:
-        """The digest of files with these digests; FileError where another one was pinned."""
-        digest = digest_of(RULE, [each.encode() for each in digests])
+        """Combine the digests of the files. Raises FileError if the result differs from the pinned digest."""
+        digest = digest_of(RULE, [file_digest.encode() for file_digest in digests])
         if self.digest not in ("", digest):
             raise FileError(
-                f"predictions {self.path!r} are not those that were pinned: their content has digest {digest}, not "
-                f"{self.digest}"
+                f"predictions {self.path!r} differ from the pinned ones: expected digest {self.digest}, got {digest}"
             )
         return digest
 
 
 @dataclass(frozen=True)
 class ReadAnswers:
-    """The predictions for the questions of the data set that are asked."""
+    """The predictions for the selected questions of a data set."""
 
     data: Dataset
     given: Predictions
@@ -125,55 +129,60 @@ class ReadAnswers:
 
 
 @task(version=1, name="question_answering.read_answers")
-def read_answers(config: ReadAnswers, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads files, no tables
-    """The answers (ANSWERS) of the files, as of an unknown epoch."""
+def read_answers(config: ReadAnswers, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """Read the answers of the files (ANSWERS), without an epoch."""
     return answers_table(config.given, load_questions(config.data), config.selection)
 
 
 def file_names() -> list[str]:
-    """The files' names, in the order of SETS."""
+    """Return the names of the files, in the order of SETS."""
     return [f"{name}{SUFFIX}" for name in SETS]
 
 
-def _single_file(place: Path) -> Path:
-    """The one file of predictions that a folder holds, where none is of the four sets; else the place itself."""
-    held = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else []
-    return held[0] if len(held) == 1 and held[0].name not in file_names() else place
+def _single_file(path: Path) -> Path:
+    """Return the only file of predictions in a folder if it is not one of the four sets; else the path itself."""
+    json_files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else []
+    return json_files[0] if len(json_files) == 1 and json_files[0].name not in file_names() else path
 
 
-def answers_table(given: Predictions, questions: QuestionSet, selection: Selection = ALL_QUESTIONS) -> pa.Table:
-    """The answers (ANSWERS) to the questions that are asked, of which each has one on either kind of context.
+def answers_table(predictions: Predictions, questions: QuestionSet, selection: Selection = ALL_QUESTIONS) -> pa.Table:
+    """Read the answers (ANSWERS) to the selected questions, one on each kind of context.
 
-    Answers to others of the same split are passed over. ValueError, in one line, for a file that is damaged, lacks
-    answers, or has some to what is no question of its split.
+    Answers to other questions of the same split are ignored. Raises ValueError if a file is damaged, lacks answers, or
+    answers unknown questions.
     """
-    asked = selection.select(questions)
+    selected = selection.select(questions)
     every: dict[Split, Sequence[Question]] = {"train": questions.train, "validation": questions.validation}
     rows: list[dict[str, Any]] = []
-    for (split, corrupted), path, content in zip(SETS.values(), given.paths(), given.contents(), strict=True):
-        sent = parse_predictions(path, content, questions.scorer)
-        check_ids(path, sent, [question.id for question in asked[split]], {question.id for question in every[split]})
+    for (split, corrupted), path, content in zip(
+        SETS.values(), predictions.paths(), predictions.contents(), strict=True
+    ):
+        answers = parse_predictions(path, content, questions.scorer)
+        check_ids(
+            path, answers, [question.id for question in selected[split]], {question.id for question in every[split]}
+        )
         rows += [
-            {"split": split, "corrupted": corrupted, "id": each.id, "answer": list(sent[each.id])}
-            for each in asked[split]
+            {"split": split, "corrupted": corrupted, "id": each.id, "answer": list(answers[each.id])}
+            for each in selected[split]
         ]
     return pa.Table.from_pylist(rows, ANSWERS)
 
 
 def parse_predictions(path: Path, content: bytes, scorer: Scorer) -> dict[str, Answer]:
-    """The answers of a file by id; DatasetError, naming the entry, for anything else."""
+    """Parse the answers of a file by id. Raises DatasetError, which names the entry."""
     return {id_: _parse_answer(value, scorer) for id_, value in parse_json(path, content).fields()}
 
 
-def check_ids(path: Path, sent: Collection[str], asked: Sequence[str], known: Collection[str]) -> None:
-    """DatasetError where one of the questions that are asked has no answer, or an answer is to none that is known."""
-    missing = [id_ for id_ in asked if id_ not in sent]
-    if missing:
+def check_ids(path: Path, answered: Collection[str], required: Sequence[str], existing: Collection[str]) -> None:
+    """Raise DatasetError if a required question has no answer, or if an answer belongs to no existing question."""
+    unanswered = [id_ for id_ in required if id_ not in answered]
+    if unanswered:
         raise DatasetError(
-            f"{path} has no answer to {len(missing)} of {len(asked)} questions, the first of them {missing[0]!r}; give "
-            "an empty text where there is none"
+            f"{path} has no answer to {len(unanswered)} of {len(required)} questions, the first of them "
+            f"{unanswered[0]!r}; pass "
+            "an empty text if there is no answer"
         )
-    unknown = [id_ for id_ in sent if id_ not in known]
+    unknown = [id_ for id_ in answered if id_ not in existing]
     if unknown:
         raise DatasetError(
             f"{path} answers {len(unknown)} questions that are not of its set, the first of them {unknown[0]!r}"
@@ -181,7 +190,7 @@ def check_ids(path: Path, sent: Collection[str], asked: Sequence[str], known: Co
 
 
 def _parse_answer(value: JsonValue, scorer: Scorer) -> Answer:
-    """The spans of an answer, none where it is blank."""
+    """Return the spans of an answer; none if it is blank."""
     if scorer == "drop" and isinstance(value.value, dict):
         value = value.field("answer")
     if scorer == "drop" and isinstance(value.value, list):

@@ -1,6 +1,6 @@
-"""What a model is asked: both parts of a set, on contexts as they are and corrupted, and its answers as a table.
+"""Question sets: both parts of a data set on whole and corrupted contexts, and the answers as a table.
 
-Corruption takes something out of a context, so that the answer can no longer be read in it.
+Corruption removes a part of a context, so that the answer can no longer be read in it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.worker.files import WITHHELD
 
 DIGITS = re.compile(r"[0-9]")
-# Where a span begins or ends with a digit, it must not be a piece of a longer number; with a letter, of a longer word.
-NUMBER_BEFORE, NUMBER_AFTER = r"(?<![0-9])(?<![0-9][.,])", r"(?![0-9]|[.,][0-9])"
-LETTER_BEFORE, LETTER_AFTER = r"(?<![^\W\d_])", r"(?![^\W\d_])"
+# A span with a digit at its end must not be part of a longer number, and one with a letter not part of a longer word.
+NUMBER_BEFORE = r"(?<![0-9])(?<![0-9][.,])"
+NUMBER_AFTER = r"(?![0-9]|[.,][0-9])"
+LETTER_BEFORE = r"(?<![^\W\d_])"
+LETTER_AFTER = r"(?![^\W\d_])"
 
 
 @dataclass(frozen=True)
 class _Removal(Ranged):
-    """A change of contexts that leaves questions unchanged."""
+    """A change of contexts that keeps questions unchanged."""
 
     @property
     def mask(self) -> str:
@@ -47,7 +49,7 @@ class _Removal(Ranged):
 
 @dataclass(frozen=True)
 class DigitRemoval(_Removal):
-    """Every digit is deleted, so that "23.5%" becomes ".%": Bombari et al. 2022, section 6.1."""
+    """Removal of every digit, so that "23.5%" becomes ".%": Bombari et al. 2022, section 6.1."""
 
     tag: ClassVar[str] = "digits"
 
@@ -57,14 +59,14 @@ class DigitRemoval(_Removal):
 
 @dataclass(frozen=True)
 class NameRemoval(_Removal):
-    """Every whole word or phrase of a list is replaced."""
+    """Removal of every whole word or phrase of a list."""
 
     tag: ClassVar[str] = "names"
 
     names: tuple[str, ...] = field(metadata={WITHHELD: letters})
-    """The words and phrases, written as in the contexts."""
+    """Words and phrases, spelled as in the contexts."""
     mask: str = ""  # a field in place of the property
-    """What takes their place."""
+    """Text that replaces them."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.names:
@@ -83,14 +85,14 @@ class NameRemoval(_Removal):
 
 @dataclass(frozen=True)
 class PatternRemoval(_Removal):
-    """Every match of a regular expression is replaced."""
+    """Removal of every match of a regular expression."""
 
     tag: ClassVar[str] = "pattern"
 
     pattern: str
-    """The regular expression."""
+    """Regular expression."""
     mask: str = ""  # a field in place of the property
-    """What takes the place of a match."""
+    """Text that replaces a match."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.pattern:
@@ -106,15 +108,15 @@ class PatternRemoval(_Removal):
 
 @dataclass(frozen=True)
 class AnswerRemoval(_Removal):
-    """Every occurrence of a gold answer is replaced, in small or capital letters.
+    """Removal of every occurrence of a gold answer, whatever its case.
 
-    An occurrence is no piece of a longer word or number.
+    Parts of longer words or numbers are not occurrences.
     """
 
     tag: ClassVar[str] = "answers"
 
     mask: str = ""  # a field in place of the property
-    """What takes its place."""
+    """Text that replaces it."""
 
     def removal_pattern(self, question: Question) -> re.Pattern[str]:
         spans = {span.strip() for gold in question.golds for span in gold} - {""}
@@ -125,7 +127,7 @@ Corruption = DigitRemoval | NameRemoval | PatternRemoval | AnswerRemoval
 
 
 def _longest_first(texts: set[str] | tuple[str, ...]) -> list[str]:
-    """In the order in which none is hidden by a shorter one that it begins with."""
+    """Sort texts so that no text is hidden by a shorter prefix."""
     return sorted(texts, key=lambda text: (-len(text), text))
 
 
@@ -134,7 +136,7 @@ def _alternation(expressions: list[str], flags: re.RegexFlag = re.NOFLAG) -> re.
 
 
 def _whole_span_pattern(span: str) -> str:
-    """The expression of a span that is no piece of a longer number or word."""
+    """Return a pattern for a span that is not part of a longer number or word."""
     before = NUMBER_BEFORE if span[0] in "0123456789" else LETTER_BEFORE if span[0].isalpha() else ""
     after = NUMBER_AFTER if span[-1] in "0123456789" else LETTER_AFTER if span[-1].isalpha() else ""
     return f"{before}{re.escape(span)}{after}"
@@ -142,7 +144,7 @@ def _whole_span_pattern(span: str) -> str:
 
 Form = Literal["squad", "drop", "records"]
 Split = Literal["train", "validation"]
-# The sets that are asked: the split of each, and whether its contexts are corrupted.
+# The split of each set, and whether its contexts are corrupted.
 SETS: Mapping[str, tuple[Split, bool]] = {
     "train": ("train", False),
     "train-corrupted": ("train", True),
@@ -153,7 +155,7 @@ SETS: Mapping[str, tuple[Split, bool]] = {
 
 @dataclass(frozen=True, eq=False)
 class ProbeQuestions:
-    """Questions of one set, and the format that they are written in. Their gold answers are told to nobody."""
+    """Questions of one set, and their file format. Their gold answers are never written."""
 
     questions: Sequence[Question]
     form: Form
@@ -161,9 +163,9 @@ class ProbeQuestions:
 
 @dataclass(frozen=True)
 class Selection:
-    """The questions of a set that are asked: the first so many for training, and of those held out (0: all).
+    """The selected questions: the first `examples` for training and the first `held_out` held-out ones (0: all).
 
-    With `numeric` only those of them whose first gold answer has a digit.
+    With `numeric`, only questions whose first gold answer has a digit.
     """
 
     examples: int = 0
@@ -171,7 +173,7 @@ class Selection:
     numeric: bool = False
 
     def select(self, questions: QuestionSet) -> Mapping[Split, Sequence[Question]]:
-        """The questions by split; ValueError where there are not so many, or none is numeric."""
+        """Select the questions by split. Raises ValueError if there are too few, or no numeric ones."""
         return {
             "train": self._select_split("examples", self.examples, questions.train),
             "validation": self._select_split("held_out", self.held_out, questions.validation),
@@ -180,41 +182,41 @@ class Selection:
     def _select_split(self, name: str, count: int, questions: Sequence[Question]) -> list[Question]:
         if count > len(questions):
             raise ValueError(f"{name} is {count}; the data has {len(questions)} such questions")
-        chosen = [question for question in questions[: count or None] if not self.numeric or is_numeric(question)]
-        if not chosen:
-            raise ValueError(f"none of the {name} has an answer with a digit, and numeric questions alone are asked")
-        return chosen
+        selected = [question for question in questions[: count or None] if not self.numeric or is_numeric(question)]
+        if not selected:
+            raise ValueError(f"{name}: no question has a numeric answer, and numeric is true. Set numeric=false.")
+        return selected
 
 
 ALL_QUESTIONS = Selection()
 
 
 def is_numeric(question: Question) -> bool:
-    """Whether the first gold answer has a digit."""
+    """Return whether the first gold answer has a digit."""
     return any(DIGITS.search(span) for span in question.golds[0])
 
 
 def probe_sets(
     questions: QuestionSet, corruption: Corruption, selection: Selection = ALL_QUESTIONS
 ) -> Iterator[tuple[str, ProbeQuestions]]:
-    """The names and questions of SETS."""
+    """Yield the names and questions of SETS."""
     parts = selection.select(questions)
     form: Form = "records" if questions.records else questions.scorer
     for name, (split, corrupted) in SETS.items():
-        asked = parts[split]
+        selected = parts[split]
         if corrupted:
-            asked = [replace(question, context=corruption.corrupt_context(question)) for question in asked]
-        yield name, ProbeQuestions(asked, form)
+            selected = [replace(question, context=corruption.corrupt_context(question)) for question in selected]
+        yield name, ProbeQuestions(selected, form)
 
 
-# One row for each question that was asked, on one kind of context, after so many epochs of training.
+# One row per question, kind of context and evaluated epoch.
 ANSWERS = pa.schema(
     [
-        ("epoch", pa.int64()),  # 0: before training; null where the training is not known
+        ("epoch", pa.int64()),  # 0: before training; null if the training is unknown
         ("split", pa.string()),  # train or validation
         ("corrupted", pa.bool_()),
         ("id", pa.string()),
-        ("answer", pa.list_(pa.string())),  # its spans; empty where nothing was answered
+        ("answer", pa.list_(pa.string())),  # its spans; empty without an answer
         ("train_loss", pa.float64()),  # nats per token in that epoch; null before training
     ]
 )

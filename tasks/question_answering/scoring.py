@@ -1,4 +1,4 @@
-"""How well an answer agrees with the gold answers, by the rules of the sets' official scripts.
+"""Agreement of an answer with the gold answers, by the rules of the official scripts.
 
 SQuAD v1.1's: Rajpurkar et al. 2016, section 6.1. DROP's: Dua et al. 2019, section 5, "Evaluation metrics".
 """
@@ -16,64 +16,67 @@ import numpy as np
 from tasks.datasets.questions.question import Answer, Scorer
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
-PUNCTUATION = str.maketrans("", "", string.punctuation)  # of ASCII: a dash or quotation mark of Unicode stays
+PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only: Unicode dashes and quotation marks stay
 
 
 def squad_agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
-    """Exact match, and F1 of the words with their multiplicity; several spans are one text, with spaces between.
+    """Return exact match, and F1 of the words with multiplicity; spans are joined by spaces.
 
-    F1 is 0 where no word is common, so also for two texts without any word, which match exactly.
+    F1 is 0 without common words, and so also for two texts without words, which match exactly.
     """
-    words, right = squad_words(" ".join(answer)), squad_words(" ".join(gold))
+    words = squad_words(" ".join(answer))
+    right = squad_words(" ".join(gold))
     exact = float(words == right)
     common = sum((Counter(words) & Counter(right)).values())
     if not common:
         return exact, 0.0
-    precision, recall = common / len(words), common / len(right)
+    precision = common / len(words)
+    recall = common / len(right)
     return exact, 2 * precision * recall / (precision + recall)
 
 
 def _squad_match_key(answer: Answer) -> Hashable:
-    """What exact match compares of an answer."""
+    """Return the part of an answer that exact match compares."""
     return squad_words(" ".join(answer))
 
 
 @lru_cache(1 << 16)
 def squad_words(text: str) -> tuple[str, ...]:
-    """The words in small letters without punctuation and articles: "76.5" becomes "765"."""
+    """Split a text into lower-case words without punctuation and articles: "76.5" becomes "765"."""
     return tuple(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
 
 
-ARTICLES = re.compile(r"\b(a|an|the)\b")
-PUNCTUATION = str.maketrans("", "", string.punctuation)
 BETWEEN_WORDS = re.compile("[ -]")
 
 
 def drop_agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
-    """Exact match of the set of spans, and F1 of the spans' words under the best one-to-one alignment.
+    """Return exact match of the set of spans, and F1 of their words under the best one-to-one alignment.
 
-    F1 is averaged over the spans of the longer of both answers, and rounded to two digits. A span whose gold span has
-    numbers, none of which is in it, counts 0. A blank gold answer agrees with nothing.
+    F1 is averaged over the spans of the longer answer, and rounded to two digits. A span without any number of its gold
+    span counts 0. A blank gold answer agrees with no answer.
     """
     if not gold or not gold[0].strip():
         return 0.0, 0.0
-    from scipy.optimize import linear_sum_assignment  # which planning does without
+    from scipy.optimize import linear_sum_assignment  # not needed for planning
 
-    spans, right = [drop_words(span) for span in answer], [drop_words(span) for span in gold]
+    spans = [drop_words(span) for span in answer]
+    right = [drop_words(span) for span in gold]
     exact = float(len(spans) == len(right) and set(spans) == set(right))
-    scores = np.array([[_word_f1(set(span), set(other)) for span in spans] for other in right])  # (golds, spans)
+    scores = np.array(
+        [[_word_f1(set(span), set(gold_span)) for span in spans] for gold_span in right]
+    )  # (golds, spans)
     aligned = scores.reshape(len(right), len(spans))
     total = aligned[linear_sum_assignment(aligned, maximize=True)].sum()
     return exact, float(np.round(total / max(aligned.shape), 2))
 
 
 def _drop_match_key(answer: Answer) -> Hashable:
-    """What exact match compares of an answer."""
+    """Return the part of an answer that exact match compares."""
     return len(answer), frozenset(drop_words(span) for span in answer)
 
 
 def _word_f1(words: set[str], right: set[str]) -> float:
-    """F1 of two sets of words; 0 where the right ones have numbers and none of them is among the words."""
+    """Return F1 of two sets of words; 0 if the gold words have numbers and none of these is among the words."""
     numbers = {word for word in right if is_number(word)}
     if numbers and not numbers & words:
         return 0.0
@@ -85,9 +88,9 @@ def _word_f1(words: set[str], right: set[str]) -> float:
 
 @lru_cache(1 << 16)
 def drop_words(span: str) -> tuple[str, ...]:
-    """The words in small letters without articles and punctuation, numbers as floats; hyphens part words as spaces do.
+    """Split a span at spaces and hyphens into lower-case words without articles and punctuation, numbers as floats.
 
-    "1,200" becomes "1200.0"; "76.5" keeps its point, and "76.5%", which is no number, loses it.
+    "1,200" becomes "1200.0"; "76.5" keeps its point, and "76.5%", which is not a number, loses it.
     """
     words = [ARTICLES.sub(" ", _normalise_number(word)) for word in BETWEEN_WORDS.split(span.lower())]
     return tuple(part for word in words for part in word.split())
@@ -115,17 +118,16 @@ MATCH_KEYS: Mapping[Scorer, Callable[[Answer], Hashable]] = {"squad": _squad_mat
 
 
 def match_key(scorer: Scorer, answer: Answer) -> Hashable:
-    """What exact match compares of an answer: it matches a gold answer, unless that is blank, where these are equal."""
+    """Return a key of an answer that is equal for two answers that match exactly; blank gold answers never match."""
     return MATCH_KEYS[scorer](answer)
 
 
 def score_answer(scorer: Scorer, answer: Answer, golds: Sequence[Answer]) -> tuple[float, float]:
-    """Exact match (0 or 1) and F1 (in [0, 1]) of the answer, each with the gold answer that it agrees with best.
+    """Return exact match (0 or 1) and F1 (in [0, 1]) of the answer, each with the best gold answer.
 
-    An answer without spans is as an empty text. DROP's blank gold answers agree with nothing. ValueError without any
-    gold answer.
+    An answer without spans counts as an empty text. Raises ValueError without gold answers.
     """
     if not golds:
-        raise ValueError("there is no gold answer to compare an answer with")
+        raise ValueError("expected at least one gold answer, got none")
     scores = [RULES[scorer](answer, gold) for gold in golds]
     return max(exact for exact, _ in scores), max(f1 for _, f1 in scores)

@@ -231,7 +231,7 @@ def test_power_says_from_which_share_on_models_are_detected(golden: Golden, stor
     golden(found.caption, "found.caption")
     golden(found.alt, "found.alt")
     assert {"none", "0.1 %", "50 %", "none of D_Q: false alarms"} <= set(words(found))
-    assert "models that were given" not in words(found)
+    assert "third-party models" not in words(found)
     none = read_power(forgotten.power((0, 9), (0.0, 0.5)))
     assert none is not None
     golden(none.describe(), "none.describe()")
@@ -240,7 +240,7 @@ def test_power_says_from_which_share_on_models_are_detected(golden: Golden, stor
 def test_given_models_are_laid_over_the_effect_of_known_shares(golden: Golden, store: Store) -> None:
     given = forgotten.changed(forgotten.decisions(1), {0: {"source": "outputs"}})
     found = drawn(store, power=forgotten.power(), decisions=given)["power"]
-    assert "models that were given" in words(found)
+    assert "third-party models" in words(found)
     golden(found.caption)
 
 

@@ -1,4 +1,4 @@
-"""What is drawn of relational's tables, that the words beside it have their numbers, and whose texts are shown."""
+"""The figures of relational, the numbers in their captions, and the texts that are shown."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def drawn(store: Store, **tables: pa.Table) -> dict[str, Figure]:
 
 
 def trained(epochs: int, several: bool = False, known: bool = True) -> pa.Table:
-    """m is a tenth after every epoch that there is; with `several`, held-out questions have several gold answers."""
+    """Return a table with m = 0.1 after every epoch; with `several`, held-out questions have several gold answers."""
     parts = []
     for epoch in range(epochs):
         right, at = [1.0] * epoch + [0.0] * (10 - epoch), {"epoch": epoch if known else None}
@@ -89,14 +89,14 @@ def test_a_whole_run_has_all_its_figures(store: Store) -> None:
     assert [name for name, figure in found.items() if "  " in figure.caption + figure.alt] == []
 
 
-def test_tables_without_rows_or_with_other_columns_draw_nothing(store: Store) -> None:
+def test_empty_or_foreign_tables_draw_nothing(store: Store) -> None:
     whole = {"memorization": trained(2), "linear_curves": linear(3, 9, 0.5), "linear_private": private()}
     assert figures(run(store)) == []
     assert figures(run(store, "relational-2", **{name: pa.table({"column": [1]}) for name in whole})) == []
     assert figures(run(store, "relational-3", **{name: each.slice(0, 0) for name, each in whole.items()})) == []
 
 
-def test_m_at_the_end_is_said_with_its_interval(golden: Golden, store: Store) -> None:
+def test_caption_states_final_m_with_interval(golden: Golden, store: Store) -> None:
     table = trained(4)
     found = drawn(store, memorization=table)["memorization"]
     golden(found.alt)
@@ -104,14 +104,14 @@ def test_m_at_the_end_is_said_with_its_interval(golden: Golden, store: Store) ->
     assert "epoch" in words(found)
 
 
-def test_m_as_published_is_drawn_where_it_is_another(golden: Golden, store: Store) -> None:
+def test_different_published_m_is_drawn(golden: Golden, store: Store) -> None:
     found = drawn(store, memorization=trained(4, several=True))["memorization"]
     golden(found.alt, "found.alt")
     golden(found.caption, "found.caption")
     assert {"one gold answer on both parts", "all gold answers, as published"} <= set(words(found))
 
 
-def test_the_four_curves_say_their_ends_and_how_many_were_asked(golden: Golden, store: Store) -> None:
+def test_four_curves_state_ends_and_counts(golden: Golden, store: Store) -> None:
     found = drawn(store, memorization=trained(4))["answers"]
     ends = {"Training, whole context": "1", "Held out, whole context": "0.5"}
     ends |= {"Training, corrupted": "0.3", "Held out, corrupted": "0"}
@@ -122,7 +122,7 @@ def test_the_four_curves_say_their_ends_and_how_many_were_asked(golden: Golden, 
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_one_epoch_is_a_point_and_one_that_is_not_known_has_no_axis(golden: Golden, store: Store, known: bool) -> None:
+def test_single_or_unknown_epoch_is_drawn(golden: Golden, store: Store, known: bool) -> None:
     table = trained(1, known=known)
     assert [0 if known else None] == table["epoch"].unique().to_pylist()
     found = drawn(store, memorization=table)
@@ -131,13 +131,13 @@ def test_one_epoch_is_a_point_and_one_that_is_not_known_has_no_axis(golden: Gold
     assert "epoch" not in words(found["answers"])
 
 
-def test_what_has_no_interval_is_drawn_without_one(golden: Golden, store: Store) -> None:
+def test_missing_interval_is_not_drawn(golden: Golden, store: Store) -> None:
     rows = [row | {name: None for name in row if name.endswith(("_low", "_high"))} for row in trained(2).to_pylist()]
     found = drawn(store, memorization=pa.Table.from_pylist(rows, MEMORIZATION))["memorization"]
     golden(found.alt)
 
 
-def test_linear_models_are_told_by_size_with_where_memorization_is_highest(golden: Golden, store: Store) -> None:
+def test_linear_caption_states_peak_by_size(golden: Golden, store: Store) -> None:
     both = pa.concat_tables([linear(30, 30, 0.5, 0.75, 0.625), linear(10, 60, 0.5, 0.625, 0.875)])
     found = drawn(store, linear_curves=both)["linear"]
     golden(found.alt)
@@ -145,7 +145,7 @@ def test_linear_models_are_told_by_size_with_where_memorization_is_highest(golde
     golden(found.caption, "found.caption")
 
 
-def test_a_private_linear_model_is_told_by_mechanism_and_its_better_query(golden: Golden, store: Store) -> None:
+def test_private_caption_states_better_query(golden: Golden, store: Store) -> None:
     found = drawn(store, linear_private=private())["private"]
     golden(found.alt)
     assert "0.9" not in found.alt  # without privacy there is no epsilon
@@ -164,7 +164,7 @@ def shown(store: Store, config: Relational, table: pa.Table, show_images: bool =
     return found
 
 
-def test_questions_answered_from_nowhere_are_shown_with_both_contexts(store: Store) -> None:
+def test_hidden_answers_are_shown_with_contexts(store: Store) -> None:
     asked = of_questions(NoSettings(), [table(answered("train", 2, 5), answered("validation", 1, 5))])
     found = shown(store, CONFIG, asked)
     assert (found.shown, found.note) == (True, "")
@@ -178,7 +178,7 @@ def test_questions_answered_from_nowhere_are_shown_with_both_contexts(store: Sto
         assert fields["answer, corrupted"] == "(none)"  # the answers are not stored here
 
 
-def test_the_stored_answers_of_the_last_epoch_stand_beside_them(store: Store) -> None:
+def test_stored_answers_of_last_epoch_are_shown(store: Store) -> None:
     (question,) = questions("train")[:1]
     rows = [
         {"epoch": epoch, "split": "train", "corrupted": kind, "id": question.id, "answer": [said]}
@@ -197,7 +197,7 @@ def test_the_stored_answers_of_the_last_epoch_stand_beside_them(store: Store) ->
     assert (fields["answer, corrupted"], fields["answer, whole"]) == ("remembered", "read")
 
 
-def test_of_many_the_first_are_shown_and_of_several_trainings_it_is_said_in_how_many(store: Store) -> None:
+def test_first_questions_are_shown_with_training_counts(store: Store) -> None:
     many = of_questions(NoSettings(), [table(answered("train", 40, 50)), table(scored("train", [1.0], replicate=1))])
     found = shown(store, CONFIG, many)
     assert len(found.records) == EACH
@@ -205,7 +205,7 @@ def test_of_many_the_first_are_shown_and_of_several_trainings_it_is_said_in_how_
 
 
 def own(folder: Path) -> Dataset:
-    """Records of the user's own."""
+    """Write records of the user."""
     folder.mkdir(parents=True)
     rows = [
         {"id": f"{split}-{at}", "context": f"The <secret> of {split} {at} is 7{at}.", "question": "What is it?"}
@@ -217,7 +217,7 @@ def own(folder: Path) -> Dataset:
     return catalog.pin(Dataset(f"records:{folder / 'asked.jsonl'}"))
 
 
-def test_the_users_own_texts_are_hidden_unless_asked_for(golden: Golden, store: Store, tmp_path: Path) -> None:
+def test_private_texts_are_hidden_by_default(golden: Golden, store: Store, tmp_path: Path) -> None:
     config = with_settings(CONFIG, data=own(tmp_path / "own"))
     ids = ["train-0", "train-1", "train-2"]
     asked = of_questions(NoSettings(), [table(answered("train", 2, 3, ids))])
@@ -232,7 +232,7 @@ def test_the_users_own_texts_are_hidden_unless_asked_for(golden: Golden, store: 
     ]
 
 
-def test_data_that_have_gone_are_said_and_nothing_crashes(golden: Golden, store: Store, tmp_path: Path) -> None:
+def test_missing_data_are_reported(golden: Golden, store: Store, tmp_path: Path) -> None:
     config = with_settings(CONFIG, data=own(tmp_path / "own"))
     asked = of_questions(NoSettings(), [table(answered("train", 1, 1, ["train-0"]))])
     (tmp_path / "own" / "asked.jsonl").unlink()

@@ -68,7 +68,7 @@ def beside(store: Store, name: str) -> Store:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_without_rows_or_with_other_columns_draws_nothing(store: Store, name: str) -> None:
+def test_empty_or_foreign_table_draws_nothing(store: Store, name: str) -> None:
     assert drawn(store, **{name: pa.table({"column": [1]})}) == {}
     whole = {"course": made.course(1), "latents": made.latents(1), "curves": made.curves({"a": 0.5})}
     whole |= {"family": made.family([("given", None, None)]), "influence": made.influence(10)}
@@ -76,7 +76,7 @@ def test_a_table_without_rows_or_with_other_columns_draws_nothing(store: Store, 
     assert drawn(store, **{name: whole.get(name, made.scores(1, 1, 1)).slice(0, 0)}) == {}
 
 
-def test_a_canarys_range_is_over_its_seeds_and_the_band_is_the_twins(golden: Golden, store: Store) -> None:
+def test_ranges_compare_seeds_with_control_models(golden: Golden, store: Store) -> None:
     found = drawn(store, canary_scores=made.scores(4, 5, 1, effect=0.1))
     assert "evaluations" not in found
     words = found["ranges"].alt
@@ -85,19 +85,19 @@ def test_a_canarys_range_is_over_its_seeds_and_the_band_is_the_twins(golden: Gol
     assert "stroke-dasharray" in found["ranges"].svg
 
 
-def test_one_training_of_each_canary_has_no_range(store: Store) -> None:
+def test_single_trainings_have_no_range(store: Store) -> None:
     assert "ranges" not in drawn(store, canary_scores=made.scores(4, 1, 1))
 
 
-def test_redrawn_evaluations_are_set_against_the_scatter_over_trainings(golden: Golden, store: Store) -> None:
+def test_evaluations_are_compared_with_trainings(golden: Golden, store: Store) -> None:
     found = drawn(store, canary_scores=made.scores(10, 5, 3, effect=0.1))
     words = found["evaluations"].alt
     assert "from 0.001 to 0.901, 0 of 10 below 0" in words
     golden(words)
-    assert "asked 3 times" in found["evaluations"].caption
+    assert "evaluated 3 times" in found["evaluations"].caption
 
 
-def test_another_evaluation_of_the_same_models_is_no_further_sample(golden: Golden, store: Store) -> None:
+def test_further_evaluations_are_no_further_samples(golden: Golden, store: Store) -> None:
     once, thrice = (drawn(beside(store, str(n)), canary_scores=made.scores(6, 2, n)) for n in (1, 3))
     for name in ("effect", "separation", "divergences", "published-test", "ranges"):
         assert once[name].alt == thrice[name].alt
@@ -105,37 +105,37 @@ def test_another_evaluation_of_the_same_models_is_no_further_sample(golden: Gold
     golden(thrice["effect"].caption)
 
 
-def test_the_course_says_from_which_epoch_the_effect_is_seen(golden: Golden, store: Store) -> None:
+def test_learning_curve_states_onset_epoch(golden: Golden, store: Store) -> None:
     found = drawn(store, course=made.course(6, epochs=30, onset=5))["course"]
     golden(found.alt, "found.alt")
-    assert "0.025 where kept" in found.alt  # the mean M
+    assert "0.025 at the kept epoch" in found.alt  # the mean M
     golden(found.caption, "found.caption")
 
 
-def test_the_course_of_one_pair_has_no_interval(golden: Golden, store: Store) -> None:
+def test_learning_curve_of_one_pair_has_no_interval(golden: Golden, store: Store) -> None:
     found = drawn(store, course=made.course(1))["course"]
     golden(found.caption)
     assert "interval of the effect" not in found.alt
 
 
-def test_the_unit_that_only_the_feature_excites_is_named_and_the_twins_beside_it(golden: Golden, store: Store) -> None:
+def test_units_excited_by_feature_are_labelled(golden: Golden, store: Store) -> None:
     found = drawn(store, latents=made.latents(5))["latents"]
     texts = labels.words(found)
-    assert texts.count("41") == 2  # in the canary models' panel of each layer, not in the twins'
+    assert texts.count("41") == 2  # in the canary models' panel of each layer only
     assert "7" not in texts
     golden(found.alt)
-    assert "41" not in found.alt.split("dense2, 256 units, twin models")[1].split(".", 1)[0]
+    assert "41" not in found.alt.split("dense2, 256 units, control models")[1].split(".", 1)[0]
     golden(found.caption, "found.caption")
 
 
-def test_a_unit_without_a_row_was_never_excited() -> None:
+def test_unit_without_row_was_never_excited() -> None:
     table = pa.table({"units": [4, 4, 4], "unit": [1, 1, 2], "unique": [0.5, 0.1, 0.4], "random": [0.0, 0.2, 0.0]})
     unique, random = excitation_rates(table, 2)
     assert unique.tolist() == [0.0, 0.3, 0.2, 0.0]
     assert random.tolist() == [0.0, 0.1, 0.0, 0.0]
 
 
-def test_self_influence_stands_beside_the_score_with_the_summarys_correlation(golden: Golden, store: Store) -> None:
+def test_influence_figure_states_correlation(golden: Golden, store: Store) -> None:
     metric = {"metric": "correlation of self-influence and M", "n": 4, "unit": "training"}
     rows = [
         metric | {"setting": '{"model": "canary"}', "estimate": 0.21, "low": -0.17, "high": 0.53, "published": 0.43},
@@ -148,28 +148,26 @@ def test_self_influence_stands_beside_the_score_with_the_summarys_correlation(go
     # Canaries 0 to 3 have M_w of 0, .1, .2, .3, and self-influence rises with their number.
 
 
-def test_the_chosen_images_are_shown_among_all(golden: Golden, store: Store) -> None:
+def test_chosen_images_are_marked_among_all(golden: Golden, store: Store) -> None:
     found = drawn(store, influence=made.influence(1001), chosen=made.chosen(1001, 15))["influences"]
     golden(found.alt)
     assert "10⁻¹²" in found.svg
 
 
-def test_images_without_self_influence_are_counted_though_a_logarithm_has_no_place_for_them(
-    golden: Golden, store: Store
-) -> None:
+def test_images_without_self_influence_are_counted(golden: Golden, store: Store) -> None:
     table = pa.table({"row": [0, 1, 2], "self_influence": [0.0, 1.0, 10.0]})
     golden(drawn(store, influence=table)["influences"].caption)
 
 
-def test_an_arrow_leads_from_without_to_with_the_feature(golden: Golden, store: Store) -> None:
+def test_arrows_show_change_of_self_influence(golden: Golden, store: Store) -> None:
     found = drawn(store, traced=made.traced(100, 1))["traced"]
     golden(found.alt)
-    assert "to 7.5e+04 with it" in found.alt
+    assert "7.5e+04 with it" in found.alt
     half = made.traced(100, 1).slice(0, 1)
     assert drawn(beside(store, "half"), traced=half) == {}
 
 
-def test_estimators_are_ordered_by_what_they_detect_at_five_per_cent(golden: Golden, store: Store) -> None:
+def test_estimators_are_ordered_by_detection_rate(golden: Golden, store: Store) -> None:
     rates = {"weak": 0.1, "strong": 0.8}
     called = made.detection({"strong": (17, 1), "weak": (12, 10)})
     found = drawn(store, curves=made.curves(rates), detection=called)["detection"]
@@ -183,7 +181,7 @@ def test_estimators_are_ordered_by_what_they_detect_at_five_per_cent(golden: Gol
     golden(found.caption, "found.caption")
 
 
-def test_more_estimators_than_can_be_told_apart_are_said_and_not_drawn(golden: Golden, store: Store) -> None:
+def test_excess_estimators_are_described_not_drawn(golden: Golden, store: Store) -> None:
     rates = {f"estimator {at}": 0.9 - at / 20 for at in range(len(drawing.SERIES) + 2)}
     found = drawn(store, curves=made.curves(rates))["detection"]
     golden(found.caption)
@@ -192,7 +190,7 @@ def test_more_estimators_than_can_be_told_apart_are_said_and_not_drawn(golden: G
     assert "Mark:" not in found.caption
 
 
-def test_detection_rises_with_the_number_of_models(golden: Golden, store: Store) -> None:
+def test_detection_rates_by_number_of_models(golden: Golden, store: Store) -> None:
     rows = [
         {
             "metric": "detection rate by number of models",
@@ -207,25 +205,25 @@ def test_detection_rises_with_the_number_of_models(golden: Golden, store: Store)
     golden(found.alt)
 
 
-def test_a_given_model_ranks_the_feature_among_its_family(golden: Golden, store: Store) -> None:
+def test_given_model_ranks_feature_in_family(golden: Golden, store: Store) -> None:
     found = drawn(store, family=made.family([("given", None, None)], members=101))["family"]
     golden(found.alt, "found.alt")
     golden(found.caption, "found.caption")
     assert "100 others" in found.caption
 
 
-def test_pairs_are_ranked_side_by_side_and_the_twins_are_the_null(golden: Golden, store: Store) -> None:
+def test_pairs_are_ranked_with_control_models(golden: Golden, store: Store) -> None:
     models = [(kind, canary, 3) for kind in ("twin", "canary") for canary in range(12)]
     found = drawn(store, family=made.family(models, members=41))["family"]
     golden(found.alt)
-    assert re.search(r"\d of 12 twin models have p at most 0.05", found.alt)
+    assert re.search(r"\d of 12 control models have p at most 0.05", found.alt)
     texts = labels.words(found)
-    assert texts.index("canary 0") + 1 == texts.index("twin of 0")
+    assert texts.index("canary 0") + 1 == texts.index("control of 0")
     assert "canary 10" not in texts
     golden(found.caption, "found.caption")
 
 
-def test_each_canary_has_its_rank_and_those_called_are_named(golden: Golden, store: Store) -> None:
+def test_called_canaries_are_named(golden: Golden, store: Store) -> None:
     rows = [
         {"canary": 100 + at, "label": 1, "pairs": 1, "shift": 1.0 - at / 10, "rank": 1 + 20 * at, "members": 201}
         | {"p_value": (1 + 20 * at) / 201, "adjusted_p": 0.02 if at < 2 else 0.5, "called": at < 2}
@@ -237,7 +235,7 @@ def test_each_canary_has_its_rank_and_those_called_are_named(golden: Golden, sto
     assert "could not be called" not in found.caption  # 9 / (5 % of 201) is below 1
 
 
-def test_the_path_of_evidence_says_after_which_pair_it_decided(golden: Golden, store: Store) -> None:
+def test_evidence_figure_states_deciding_pair(golden: Golden, store: Store) -> None:
     rows = [
         {"pair": pair, "canary": 100 + pair, "rank": rank, "members": 201, "bet": 1.0, "evidence": value}
         | {"level": 0.05, "decided": value >= 20}
@@ -248,7 +246,7 @@ def test_the_path_of_evidence_says_after_which_pair_it_decided(golden: Golden, s
     golden(found.caption, "found.caption")
 
 
-def test_canaries_that_exact_ranks_judge_stand_by_what_is_read_out_of_them(golden: Golden, store: Store) -> None:
+def test_exact_ranks_show_reconstructed_cells(golden: Golden, store: Store) -> None:
     rows = [
         {"canary": 100 + at, "label": 1, "pairs": 1, "read_out": 14 - at, "inked": 14, "read_by_chance": 7.84}
         | {"glyphs": 4457400, "p_value": 10.0 ** (at - 6.5), "adjusted_p": 0.02 if at < 4 else 0.5, "called": at < 4}
@@ -257,17 +255,17 @@ def test_canaries_that_exact_ranks_judge_stand_by_what_is_read_out_of_them(golde
     found = drawn(store, canary_verdicts=pa.Table.from_pylist(rows, EXACT_VERDICTS))["canaries"]
     golden(found.alt, "found.alt")
     golden(found.caption, "found.caption")
-    assert "cells of the glyph that are read out" in found.svg
+    assert "cells of the glyph read out" in found.svg
     assert found.svg.count("10⁻") >= 3
 
 
-def test_an_estimator_looks_the_same_in_every_figure() -> None:
+def test_estimator_has_same_look_in_every_figure() -> None:
     alone, beside = estimator_looks(["M"]), estimator_looks(["random against random", "M", "one of tomorrow"])
     assert alone["M"] == beside["M"]
     assert len({look[0] for look in beside.values()}) == 3
 
 
-def test_a_model_without_a_label_has_the_rank_that_its_summary_gives() -> None:
+def test_unlabelled_model_has_rank_of_summary() -> None:
     log_p = np.random.default_rng(0).normal(size=(30, 4))
     rows = [
         {"canary": None, "label": None, "seed": 0, "model": "given", "member": member, "log_p": values.tolist()}
@@ -278,7 +276,7 @@ def test_a_model_without_a_label_has_the_rank_that_its_summary_gives() -> None:
     assert population.standardise(log_p)[:, population.favoured_label(log_p[None])].tolist() == found.scores.tolist()
 
 
-def test_a_papers_table_over_the_cells_of_a_sweep_is_one_picture(golden: Golden, store: Store) -> None:
+def test_published_table_of_sweep_is_one_figure(golden: Golden, store: Store) -> None:
     cells = []
     for at, (dropout, published) in enumerate(((False, 0.0013), (True, 0.38))):
         row = {"metric": "M where positive", "setting": "{}", "estimate": 2 * published, "low": -0.1, "high": 1.0}
@@ -291,13 +289,13 @@ def test_a_papers_table_over_the_cells_of_a_sweep_is_one_picture(golden: Golden,
     golden(found["published"].caption, "caption")
 
 
-def test_the_last_words_of_a_setting_are_kept_when_it_is_too_long(golden: Golden, store: Store) -> None:
+def test_long_setting_keeps_its_last_words(golden: Golden, store: Store) -> None:
     setting = json.dumps({"estimator": "a label-directed rank of the family", "models": 8})
     found = drawn(store, {"metric": "M", "setting": setting, "estimate": 1.0, "n": 3})
     golden(found["estimates"].alt)
 
 
-def test_a_given_model_has_pictures_of_probe_images_alone(store: Store) -> None:
+def test_given_model_shows_probe_images_only(store: Store) -> None:
     table = made.family([("given", None, None)], members=3)
     found = gallery(
         made.run(store, "unique_feature-1", {"summary": [], "family": [table]}, made.embedded(question="panel")), False
@@ -307,9 +305,7 @@ def test_a_given_model_has_pictures_of_probe_images_alone(store: Store) -> None:
     assert all("probe image" in picture.title for picture in found.pictures)
 
 
-def test_every_scores_exact_ranks_stand_beside_those_of_features_that_were_not_carried(
-    golden: Golden, store: Store
-) -> None:
+def test_exact_ranks_include_features_not_carried(golden: Golden, store: Store) -> None:
     found = drawn(store, exact_ranks=made.exact_ranks(20))["exact-ranks"]
     rate = proportion(16, 20)
     words = f"pair: 0.8 [{drawing.format_number(rate.low)}, {drawing.format_number(rate.high)}] at p ≤ 0.05"
@@ -320,9 +316,7 @@ def test_every_scores_exact_ranks_stand_beside_those_of_features_that_were_not_c
     assert "is not exact" in chosen.caption
 
 
-def test_the_strongest_pixels_are_pictures_beside_the_feature_and_private_as_the_images_are(
-    golden: Golden, store: Store
-) -> None:
+def test_strongest_pixels_are_shown_and_private(golden: Golden, store: Store) -> None:
     tables = {"summary": [], "canary_scores": [made.scores(3, 1, 1)], "exact_ranks": [made.exact_ranks(3)]}
     found = gallery(made.run(store, "unique_feature-1", tables, made.embedded(canaries=3)), False)
     assert found is not None
@@ -337,7 +331,7 @@ def test_the_strongest_pixels_are_pictures_beside_the_feature_and_private_as_the
     assert hidden.pictures == ()
 
 
-def test_the_letters_that_the_slopes_spell_stand_beside_the_name_and_the_nearest_like_it(
+def test_reconstructed_letters_are_shown_and_private(
     golden: Golden,
     store: Store,
 ) -> None:
@@ -369,7 +363,7 @@ def test_the_letters_that_the_slopes_spell_stand_beside_the_name_and_the_nearest
 
 
 @pytest.mark.slow
-def test_a_hundred_canaries_of_five_seeds_are_drawn_at_once(store: Store) -> None:
+def test_hundred_canaries_of_five_seeds_are_drawn(store: Store) -> None:
     tables = {"canary_scores": made.scores(100, 5, 3), "latents": made.latents(20), "course": made.course(5)}
     tables |= {"influence": made.influence(60000), "chosen": made.chosen(60000, 15)}
     tables |= {"family": made.family([("canary", canary, 3) for canary in range(30)])}
@@ -398,19 +392,21 @@ def rung(store: Store, epsilon: float | None, effect: float, called: int) -> Run
     return made.run(store, f"unique_feature-{epsilon}", tables, config, {"privacy": epsilon})
 
 
-def test_a_ladder_of_epsilons_has_what_is_measured_beside_what_is_allowed(golden: Golden, store: Store) -> None:
+def test_ladder_compares_measured_and_allowed_shares(golden: Golden, store: Store) -> None:
     cells = [rung(store, *each) for each in ((None, 1.6, 12), (16.0, 0.04, 2), (2.0, 0.002, 1))]
     found = named(made.sweep(store, "unique_feature-sweep-1", cells))["ladder"]
     texts = labels.words(found)
     assert [text for text in texts if text in ("2", "16", "none")] == ["2", "16", "none"]
-    assert {"effect on M_w, probe images, nats, logarithmic", "largest that (epsilon, delta) allows"} <= set(texts)
+    assert {"effect on M_w, probe images, nats, logarithmic", "largest share that (epsilon, delta) allows"} <= set(
+        texts
+    )
     for level in (0.05, 0.01):
-        assert f"share of features that one model shows at p ≤ {level:g}" in texts
+        assert f"share of features found by one model at p ≤ {level:g}" in texts
     golden(found.alt, "found.alt")
     golden(found.caption, "found.caption")
 
 
-def test_bounds_on_epsilon_stand_beside_the_accountant_of_each_cell(golden: Golden, store: Store) -> None:
+def test_epsilon_bounds_are_compared_with_accountant(golden: Golden, store: Store) -> None:
     cells = [rung(store, *each) for each in ((None, 1.6, 12), (16.0, 0.04, 12), (2.0, 0.002, 0))]
     found = named(made.sweep(store, "unique_feature-sweep-1", cells))["epsilon-bounds"]
     golden(found.alt)
@@ -419,7 +415,7 @@ def test_bounds_on_epsilon_stand_beside_the_accountant_of_each_cell(golden: Gold
     assert "epsilon-bounds" not in named(made.sweep(store, "unique_feature-sweep-2", [cells[0]]))
 
 
-def test_cells_that_differ_in_more_than_epsilon_are_no_ladder(golden: Golden, store: Store) -> None:
+def test_cells_with_other_differences_are_no_ladder(golden: Golden, store: Store) -> None:
     cells = [rung(store, 16.0, 0.04, 2), rung(store, None, 1.6, 12)]
     empty = made.run(store, "unique_feature-empty", {"summary": []}, made.embedded())
     found = named(made.sweep(store, "unique_feature-sweep-1", [*cells, empty]))["ladder"]

@@ -125,7 +125,7 @@ OWNERS = (
     ),
     Owner(
         "membership",
-        ("question=given", "data=digits", "examples=40", "given.controls=20", "models=20"),
+        ("question=given", "data=digits", "examples=40", "given.non_member_examples=20", "models=20"),
         "seed=5",
         "given.outputs",
         "outputs.csv",
@@ -144,7 +144,7 @@ OWNERS = (
         "relational",
         (f"secret={SECRET}",),
         f"secret={OTHER_SECRET}",
-        "given",
+        "predictions",
         "answers.json",
         answer_questions,
         "smoke",

@@ -1,4 +1,4 @@
-"""What `forgetting` draws of a run: whether models know a data set as those do that were trained on it."""
+"""Figures of `forgetting`: decisions, scores, confidences, power and published measures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["figures", "gallery", "sweep"]
 
 
 def figures(run: Run) -> Iterable[Figure | None]:
-    """The decisions first, then what they rest on: confidences, distances, power, baselines and training accuracy."""
+    """The decisions first, then their evidence: scores, confidences, distances, power, baselines, training accuracy."""
     of_targets, confidence = run.table("ratios"), run.table("confidences")
     names = target_names(of_targets)
     return (

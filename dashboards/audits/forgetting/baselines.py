@@ -1,4 +1,4 @@
-"""What the field's measures of unlearning say of each target, beside what they say after retraining."""
+"""Published measures of unlearning for each target, compared with their values after retraining."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ STEP = 0.3  # inches of a row
 
 @with_columns(NEEDED)
 def baselines(table: pa.Table) -> Figure | None:
-    """A panel for each measure and a row for each target; None where no target has any of them."""
-    shown = table.slice(0, layout.MOST)
-    names = texts(shown, "name").tolist()
-    values = {name: numbers(shown, name) for name in NAMES}
+    """A panel for each measure and a row for each target; None if no target has a value."""
+    visible_rows = table.slice(0, layout.MOST)
+    names = texts(visible_rows, "name").tolist()
+    values = {name: numbers(visible_rows, name) for name in NAMES}
     if all(np.isnan(found).all() for found in values.values()):
         return None
     caption = (
-        "The published measures of unlearning, from the same confidences, with calibration models as the retrained "
-        "ones. Dashed: what they are after retraining. U-LiRA: how often an attacker tells an unlearned model from a "
-        "retrained one, image by image. Forgetting quality (NeurIPS 2023): 1 where no attack gets anywhere; few models "
-        "are told apart by chance. PrivLeak (MUSE): below 0 the target is surer of D_Q than of the control set, above "
-        "it is less sure. They decide nothing here. Bars: 95 % intervals over models. n: "
-        f"{format_range(integers(shown, 'models').tolist())} of each target."
-        f"{layout.left_out_note(shown.num_rows, table.num_rows, 'targets')}"
+        "Published measures of unlearning, from the same confidences, with the calibration models as retrained models. "
+        "Dashed: the value after retraining. U-LiRA: accuracy of an attacker who distinguishes an unlearned from a "
+        "retrained model, image by image. Forgetting quality (NeurIPS 2023): 1 if no attack succeeds; with few models, "
+        "attacks also succeed by chance. PrivLeak (MUSE): below 0 the target is more certain about D_Q than about the "
+        "control set, above 0 less certain. These measures decide nothing here. Bars: 95 % intervals over models. n: "
+        f"{format_range(integers(visible_rows, 'models').tolist())} of each target."
+        f"{layout.left_out_note(visible_rows.num_rows, table.num_rows, 'targets')}"
     )
-    alt = " ".join(_describe_measures(shown, row, name) for row, name in enumerate(names))
+    alt = " ".join(_describe_measures(visible_rows, row, name) for row, name in enumerate(names))
     short = [fit_words(name.split(", "), layout.LETTERS) for name in names]
-    left = 0.25 + 0.085 * max(map(len, short))
-    width = (drawing.WIDTH - left - layout.RIGHT - 2 * GAP) / len(NAMES)
+    label_width = 0.25 + 0.085 * max(map(len, short))
+    width = (drawing.WIDTH - label_width - layout.RIGHT - 2 * GAP) / len(NAMES)
     panels = []
-    for place, column in enumerate(AXES):
-        box = (left + place * (width + GAP), 0.5, width, STEP * len(names))
-        panels.append(_measure_panel(box, shown, column, values[column], [""] * len(short) if place else short))
+    for index, column in enumerate(AXES):
+        box = (label_width + index * (width + GAP), 0.5, width, STEP * len(names))
+        panels.append(_measure_panel(box, visible_rows, column, values[column], [""] * len(short) if index else short))
     return Chart(
         "baselines",
-        "What do other measures of unlearning say?",
+        "What do published measures of unlearning show?",
         caption,
         alt,
         STEP * len(names) + 0.8,
@@ -60,30 +60,31 @@ def baselines(table: pa.Table) -> Figure | None:
 
 
 def _describe_measures(table: pa.Table, row: int, name: str) -> str:
-    """The three measures of a target, in words."""
-    said = []
-    for column, called in NAMES.items():
+    descriptions = []
+    for column, title in NAMES.items():
         value, low, high = (numbers(table, f"{column}{end}")[row] for end in ("", "_low", "_high"))
         if np.isnan(value):
-            said.append(f"{called} none")
+            descriptions.append(f"{title} none")
         else:
             interval = "" if np.isnan(low) else f" [{drawing.format_number(low)}, {drawing.format_number(high)}]"
-            said.append(f"{called} {drawing.format_number(value)}{interval}")
-    return f"{name}: {', '.join(said)}."
+            descriptions.append(f"{title} {drawing.format_number(value)}{interval}")
+    return f"{name}: {', '.join(descriptions)}."
 
 
-def _measure_panel(box: layout.Box, table: pa.Table, column: str, found: Array, names: Sequence[str]) -> Panel:
-    """A measure of each target with its interval, and what it is after retraining."""
+def _measure_panel(box: layout.Box, table: pa.Table, column: str, values: Array, names: Sequence[str]) -> Panel:
+    """A measure of each target with its interval, and its value after retraining."""
     y = np.arange(len(names))[::-1]
     nulls = null_values(table, column)
     low, high = (numbers(table, f"{column}_{end}") for end in ("low", "high"))
-    whole = ~np.isnan(low)
-    everything = np.concatenate([found, low, high, nulls])
-    known = everything[~np.isnan(everything)].tolist()
+    has_interval = ~np.isnan(low)
+    all_values = np.concatenate([values, low, high, nulls])
+    finite_values = all_values[~np.isnan(all_values)].tolist()
 
     def draw_intervals(axes: Axes) -> None:
         axes.plot(np.stack([nulls, nulls]), np.stack([y - 0.4, y + 0.4]), **drawing.NULL)
-        axes.hlines(y[whole], low[whole], high[whole], linewidth=1.8, color=drawing.light("accent"))
+        axes.hlines(
+            y[has_interval], low[has_interval], high[has_interval], linewidth=1.8, color=drawing.light("accent")
+        )
 
     def finish(axes: Axes) -> None:
         axes.set_yticks(y, names, color=drawing.light("ink"))
@@ -92,15 +93,15 @@ def _measure_panel(box: layout.Box, table: pa.Table, column: str, found: Array, 
 
     return Panel(
         box,
-        [draw_intervals, marks(found, y, "accent", "D", 4.5)],
-        Axis(limits=drawing.padded_limits(known) if known else None, most=2),
+        [draw_intervals, marks(values, y, "accent", "D", 4.5)],
+        Axis(limits=drawing.padded_limits(finite_values) if finite_values else None, most=2),
         Axis(limits=(-0.6, len(names) - 0.4)),
         finish=[finish],
     )
 
 
 def null_values(table: pa.Table, column: str) -> Array:
-    """What the measure is of each target where it is retrained; NaN where it is not measured."""
+    """The value of the measure for a retrained target; NaN if it is not measured."""
     if column == "quality":
         return numbers(table, "quality_null")
     null: Array = np.where(np.isnan(numbers(table, column)), np.nan, 0.5 if column == "u_lira" else 0.0)

@@ -1,4 +1,4 @@
-"""The answer: the share of D_Q that each target may hold, and what it says of D_Q beside the control set."""
+"""The answer: the share of D_Q that each target may hold, with its decision."""
 
 from __future__ import annotations
 
@@ -23,33 +23,37 @@ def decisions(table: pa.Table, negligible: float | None) -> Figure | None:
     decided = [row for row in table.to_pylist() if row["p_adjusted"] is not None]
     if not decided:
         return None
-    shown = decided[: layout.MOST]
-    caption = f"{figure_caption(shown, negligible)}{layout.left_out_note(len(shown), len(decided), 'targets')}"
-    handles = legend_entries(shown, negligible)
-    rows = layout.rows([row["name"] for row in shown], targets.legend_height(-(-len(handles) // 2)))
+    visible_rows = decided[: layout.MOST]
+    caption = (
+        f"{figure_caption(visible_rows, negligible)}{layout.left_out_note(len(visible_rows), len(decided), 'targets')}"
+    )
+    handles = legend_entries(visible_rows, negligible)
+    rows = layout.rows([row["name"] for row in visible_rows], targets.legend_height(-(-len(handles) // 2)))
     layers: list[Layer] = [] if negligible is None else [upright(100 * negligible, targets.BOUND)]
-    for row, height in zip(shown, rows.y.tolist(), strict=True):
+    for row, height in zip(visible_rows, rows.y.tolist(), strict=True):
         colour, marker = targets.DECISIONS.get(row["decision"], targets.DECISIONS["undecided"])
         share, low, high = (100 * row[name] if finite(row["share"]) else 0 for name in SHARES)
         if finite(row["share"]):
             layers.append(line([low, high], [height] * 2, colour, linewidth=2, solid_capstyle="butt"))
         layers.append(marks([share], [height], colour, marker, 6.5))
-    most = max([100 * row["share_high"] for row in shown if finite(row["share"])] + [100 * (negligible or 0.1)])
-    across = Axis("share of D_Q held, %", drawing.padded_limits([0.0, most], 0.04))
+    largest = max(
+        [100 * row["share_high"] for row in visible_rows if finite(row["share"])] + [100 * (negligible or 0.1)]
+    )
+    across = Axis("share of D_Q held, %", drawing.padded_limits([0.0, largest], 0.04))
     return Chart(
         "decisions",
-        "Have the models forgotten the query set?",
+        "Have the models forgotten D_Q?",
         caption,
-        " ".join(_describe_decision(row) for row in shown),
+        " ".join(_describe_decision(row) for row in visible_rows),
         rows.height,
         [row_panel(rows, layers, across)],
         handles,
     ).figure()
 
 
-def legend_entries(shown: Sequence[Row], negligible: float | None) -> list[Any]:
-    """The legend's entries: only what occurs."""
-    present = {row["decision"] for row in shown}
+def legend_entries(rows: Sequence[Row], negligible: float | None) -> list[Any]:
+    """Entries of the decisions that occur."""
+    present = {row["decision"] for row in rows}
     handles = [
         legend.line(decision, color=drawing.light(colour), marker=marker, markersize=6.5, linewidth=2)
         for decision, (colour, marker) in targets.DECISIONS.items()
@@ -60,23 +64,22 @@ def legend_entries(shown: Sequence[Row], negligible: float | None) -> list[Any]:
     return handles
 
 
-def figure_caption(shown: Sequence[Row], negligible: float | None) -> str:
-    """The caption: what is estimated, how it is decided, and the numbers of models and images."""
+def figure_caption(rows: Sequence[Row], negligible: float | None) -> str:
+    """The caption: estimate, rule, and the numbers of models and images."""
     bound = "a negligible share" if negligible is None else f"{100 * negligible:g} %"
-    numbers = {name: format_range([row[name] or 0 for row in shown]) for name in ("models", "images", "controls")}
+    numbers = {name: format_range([row[name] or 0 for row in rows]) for name in ("models", "images", "controls")}
     return (
-        "The share of D_Q that those models of known shares hold which are as much surer of it than of the control set "
-        "as the target; the line ends at the lower and the upper limit, each of 95 % on its side, and an upper limit "
-        "of 100 % stands for every share beyond the largest known. Not forgotten: surer of D_Q than chance explains (a "
-        "randomisation test, p <= .025 over all targets). Forgotten: not so, and the upper limit is at most "
-        f"{bound}. Not assessable: outputs on the control set differ from those of models that never saw D_Q. n: "
+        "The share of D_Q that models with the target's effect hold, estimated from models trained on known shares. "
+        "The line ends at the lower and the upper limit, each at 95 % on its side; an upper limit of 100 % includes "
+        "every share beyond the largest known one. Not forgotten: more certain about D_Q than chance explains "
+        f"(randomisation test, p <= .025 over all targets). Forgotten: no such difference, and an upper limit of at "
+        f"most {bound}. Not assessable: outputs on the control set differ from those of calibration models. n: "
         f"{numbers['models']} models of each target, {numbers['images']} images of D_Q, {numbers['controls']} of the "
         "control set."
     )
 
 
 def _describe_decision(row: Row) -> str:
-    """A row for readers who cannot see the figure."""
     words = f"{row['name']}: {row['decision']}, p = {drawing.format_number(row['p_adjusted'])}"
     if finite(row["share"]):
         ends = drawing.format_interval(100 * row["share_low"], 100 * row["share_high"])

@@ -18,32 +18,32 @@ Row = Mapping[str, Any]
 
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
-    """The examples by part and class; of private parts only the row numbers."""
+    """The examples by part and class; for private parts only the row numbers."""
     examples = run.table("examples").to_pylist()
     if not examples:
         return None
     config = run.private_config
     if not isinstance(config, Forgetting):
-        return Gallery(CAPTION, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
+        return Gallery(CAPTION, False, "The images cannot be drawn: the audit has changed since the run was made.")
     parts = dict(zip(PARTS, config.parts, strict=False))
     hidden = [name for name, part in parts.items() if not (show_images or is_embedded(part.data.name))]
     note = " ".join(_withheld_note(name, parts[name], examples) for name in hidden)
     try:
-        shown = tuple(
+        images = tuple(
             picture
             for name, part in parts.items()
             if name not in hidden
             for picture in _part_pictures(name, part, examples)
         )
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
-        return Gallery(CAPTION, False, f"The pictures cannot be drawn{error_reason(run, error)}.")
-    return Gallery(CAPTION, bool(shown), note, shown)
+        return Gallery(CAPTION, False, f"The images cannot be drawn{error_reason(run, error)}.")
+    return Gallery(CAPTION, bool(images), note, images)
 
 
 def _withheld_note(name: str, part: Part, examples: list[Row]) -> str:
     rows = ", ".join(str(row["row"]) for row in examples if row["part"] == name)
-    yours = f"Images of {part.data.named().name} are yours and are not shown unless asked for with --show-images."
-    return f"{PARTS[name]}: {yours} Their rows, class by class: {rows}."
+    note = f"Images of {part.data.named().name} are yours; --show-images shows them."
+    return f"{PARTS[name]}: {note} Their rows, class by class: {rows}."
 
 
 def _part_pictures(name: str, part: Part, examples: list[Row]) -> Iterator[Picture]:
@@ -51,8 +51,8 @@ def _part_pictures(name: str, part: Part, examples: list[Row]) -> Iterator[Pictu
     images = load(part.data)
     for row in sorted((row for row in examples if row["part"] == name), key=lambda row: row["label"]):
         title = f"{row['name'] or row['label']}, {_format_class_size(row)}, row {row['row']}"
-        shown = encode_png(images.train_images[row["row"]])
-        yield Picture(shown, title, f"{PARTS[name]}, {title}", f"{PARTS[name]}: {part.data.named().name}")
+        png = encode_png(images.train_images[row["row"]])
+        yield Picture(png, title, f"{PARTS[name]}, {title}", f"{PARTS[name]}: {part.data.named().name}")
 
 
 def _format_class_size(row: Row) -> str:

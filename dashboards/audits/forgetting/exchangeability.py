@@ -1,4 +1,4 @@
-"""What the test rests on: the scores of the images of D_Q beside those of the control set, target by target."""
+"""The test's evidence: scores of the images of D_Q and of the control set, a panel for each target."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tasks.audits.forgetting.rho import Farthest, farthest
 INNOCENT = "a calibration model"
 POINTS = 150  # quantiles at which a line is exact; between them it is straight
 SHOWN = (0.001, 0.995)  # the quantiles of all scores at which the axis ends
-EVEN = 0.3  # scores up to about so much stand evenly
+EVEN = 0.3  # the axis is linear for scores up to about this size
 TICKS = (-3, -1, 0, 1, 3, 10)
 CURVES: Mapping[str, Mapping[str, Any]] = {
     "D_Q": {"color": drawing.light("canary"), "linewidth": 1.4},
@@ -43,7 +43,7 @@ CURVES: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class TargetScores:
-    """The scores of one target, or of a model that never saw D_Q, both sorted; `p` is the target's, adjusted."""
+    """Sorted scores of one target or of a calibration model; `p` is the target's adjusted p-value."""
 
     name: str
     query: Array
@@ -52,30 +52,31 @@ class TargetScores:
 
     @property
     def farthest(self) -> Farthest:
-        """How far the line of D_Q lies below that of the control set at most, and where."""
+        """The largest distance of D_Q's line below that of the control set, and its position."""
         return farthest(self.query, self.control, "one-sided")
 
     @property
     def heading(self) -> str:
-        """What stands above the lines."""
         p = "" if self.p is None else f", p = {drawing.format_number(self.p)}"
         return f"KS {self.farthest.distance:.2g}{p}"
 
 
 @with_columns(CONFIDENCES.names)
 def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
-    """Distributions of the scores of D_Q and of the control set; None where there is no control set."""
+    """Distributions of the scores of D_Q and of the control set; None without a control set."""
     if not is_controlled(table):
         return None
-    found = list(_target_panels(table, decided))
-    if not found:
+    target_scores = list(_target_panels(table, decided))
+    if not target_scores:
         return None
-    innocent, targets = found[0].name == INNOCENT, sum(panel.name != INNOCENT for panel in found)
-    shown = found[: TARGETS + innocent]
-    caption = figure_caption(found, innocent) + layout.left_out_note(len(shown) - innocent, targets, "targets")
-    rows = -(-len(shown) // ACROSS)
+    innocent, targets = target_scores[0].name == INNOCENT, sum(panel.name != INNOCENT for panel in target_scores)
+    visible = target_scores[: TARGETS + innocent]
+    caption = figure_caption(target_scores, innocent) + layout.left_out_note(
+        len(visible) - innocent, targets, "targets"
+    )
+    rows = -(-len(visible) // ACROSS)
     height = FOOT + STEP * rows + legend.ROW
-    every = np.concatenate([values for panel in shown for values in (panel.query, panel.control)])
+    every = np.concatenate([values for panel in visible for values in (panel.query, panel.control)])
     low, high = np.quantile(every, SHOWN).tolist()
     ticks = [tick for tick in TICKS if low <= tick <= high]
     words = [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in ticks]
@@ -84,17 +85,17 @@ def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
         Panel(
             box,
             [_draw_panel(panel), set_heading(panel.name)],
-            Axis(limits=limits, ticks=(_axis_positions(np.array(ticks)), words), worded=at + ACROSS >= len(shown)),
-            Axis(limits=(-0.02, 1.02), most=4, worded=at % ACROSS == 0),
+            Axis(limits=limits, ticks=(_axis_positions(np.array(ticks)), words), worded=index + ACROSS >= len(visible)),
+            Axis(limits=(-0.02, 1.02), most=4, worded=index % ACROSS == 0),
         )
-        for at, (panel, box) in enumerate(zip(shown, target_boxes(len(shown)), strict=True))
+        for index, (panel, box) in enumerate(zip(visible, target_boxes(len(visible)), strict=True))
     ]
     handles = [legend.line(name, **look) for name, look in CURVES.items()]
     return Chart(
         "exchangeability",
-        "Are images of D_Q known better than the control set?",
+        "Does the target know D_Q better than the control set?",
         caption,
-        " ".join(f"{panel.name}: one-sided {panel.heading}." for panel in shown),
+        " ".join(f"{panel.name}: one-sided {panel.heading}." for panel in visible),
         height,
         panels,
         [*handles, legend.line("one-sided KS", color=drawing.light("ink"), **FAR)],
@@ -107,7 +108,7 @@ def is_controlled(table: pa.Table) -> bool:
 
 
 def _target_panels(table: pa.Table, decided: pa.Table) -> Iterator[TargetScores]:
-    """A calibration model beside the others, where there are several, and each target beside all of them."""
+    """A calibration model compared with the others, if there are several; then each target compared with all."""
     matrix = confidence_matrix([table])
     compared = ModelEffects(Decisions(()), matrix)
     if not compared.is_controlled:
@@ -117,38 +118,38 @@ def _target_panels(table: pa.Table, decided: pa.Table) -> Iterator[TargetScores]
     for target in decided.to_pylist():
         models = matrix.replicates("target", target["target"])
         if models and target["p_adjusted"] is not None:
-            of = ModelEffects(Decisions(()), matrix, max(matrix.models[model].printed for model in models))
-            sides = unit_scores(of, np.mean(of.scores(models), axis=0))
+            effects = ModelEffects(Decisions(()), matrix, max(matrix.models[model].printed for model in models))
+            sides = unit_scores(effects, np.mean(effects.scores(models), axis=0))
             yield TargetScores(target["name"], *sides, target["p_adjusted"])
 
 
-def unit_scores(compared: ModelEffects, of_images: Array) -> tuple[Array, Array]:
-    """The scores of D_Q and of the control set, sorted; of a group's images their mean."""
-    values, is_control = compared.unit_scores(of_images)
+def unit_scores(compared: ModelEffects, image_scores: Array) -> tuple[Array, Array]:
+    """Sorted scores of D_Q and of the control set; of images in groups, the mean of each group."""
+    values, is_control = compared.unit_scores(image_scores)
     return np.sort(values[~is_control]), np.sort(values[is_control])
 
 
 def figure_caption(panels: Sequence[TargetScores], innocent: bool) -> str:
-    """The caption: what a score is, what the lines are, and the numbers of images."""
-    beside = (
-        "The first panel is a model that never saw D_Q: there the lines differ by chance alone. " if innocent else ""
+    """The caption: score, lines, and the numbers of images."""
+    innocent_note = (
+        "The first panel is a model that never saw D_Q: its lines differ only by chance. " if innocent else ""
     )
     images = (
         format_range([len(values) for values in of]) for of in zip(*((p.query, p.control) for p in panels), strict=True)
     )
     return (
-        "Share of the images whose score is at most so much. A score says how much surer a target is of an image than "
-        "of others that are as difficult to models which never saw D_Q, in standard deviations over all images. Who "
-        "never saw D_Q cannot know which images are which, whatever else it holds, and both lines are alike; of who "
-        "holds some of it the line of D_Q lies to the right. Upright: where it lies lowest below the other, by their "
-        "one-sided KS distance. p: how often chance brings means as far apart (a randomisation test, over all "
-        f"targets). {beside}The axis is logarithmic on both sides of 0. n: {' images of D_Q, '.join(images)} of the "
+        "Share of the images with at most this score. The score compares the target's certainty about an image with "
+        "its certainty about images that are equally difficult to calibration models, in standard deviations over all "
+        "images. For a model that never saw D_Q both lines are alike; for a model that holds some of D_Q, its line "
+        "lies to the right. Upright: the one-sided KS distance, where the line of D_Q is farthest below the other. p: "
+        "p-value of the randomisation test, adjusted over all targets. "
+        f"{innocent_note}The axis is logarithmic on both sides of 0. n: {' images of D_Q, '.join(images)} of the "
         "control set."
     )
 
 
 def _draw_panel(panel: TargetScores) -> Layer:
-    """Both lines, and an upright one where that of D_Q lies farthest below."""
+    """Both lines, and their one-sided KS distance."""
 
     def draw(axes: Any) -> None:
         muted = {"fontsize": drawing.TEXT - 1, "color": drawing.light("muted")}
@@ -164,11 +165,11 @@ def _draw_panel(panel: TargetScores) -> Layer:
 
 
 def empirical_cdf(values: Array) -> tuple[Array, Array]:
-    """The empirical distribution of sorted values as a path through so many of its quantiles."""
-    at = np.unique(np.round(np.linspace(0, len(values) - 1, min(POINTS, len(values)))).astype(np.int64))
-    return _axis_positions(values[at]), (at + 1) / len(values)
+    """The empirical distribution of sorted values, as a path through POINTS quantiles."""
+    quantiles = np.unique(np.round(np.linspace(0, len(values) - 1, min(POINTS, len(values)))).astype(np.int64))
+    return _axis_positions(values[quantiles]), (quantiles + 1) / len(values)
 
 
 def _axis_positions(values: Array) -> Array:
-    """Where scores stand across: logarithmic on both sides of 0, and even about it."""
+    """Axis positions of scores: logarithmic on both sides of 0, linear around it."""
     return np.asarray(np.arcsinh(values / EVEN))

@@ -1,4 +1,4 @@
-"""Models by role and target, a row for each: how far they are from query models, and what they have learned."""
+"""A row for each role and target: distances to query models, and training accuracy."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ Distances = Mapping[ModelGroup, Array]
 
 
 def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
-    """A strip for each role: between query models, which is the null, to calibration models, and to each target."""
+    """A strip for each role: distances between query models (the null), to calibration models and to each target."""
     below, two_sided = values_by_group(table, "below"), values_by_group(table, "ks")
     if not below or not two_sided:
         return None
-    shown = dict(list(below.items())[: layout.MOST])
-    titles = {who: "between query models" if who[0] == "query" else group_name(who, names) for who in shown}
-    caption = f"{_distances_caption(table, below)}{layout.left_out_note(len(shown), len(below), 'rows')}"
-    farthest = float(shown["query", -1].max()) if ("query", -1) in shown else None
+    visible = dict(list(below.items())[: layout.MOST])
+    titles = {group: "between query models" if group[0] == "query" else group_name(group, names) for group in visible}
+    caption = f"{_distances_caption(table, below)}{layout.left_out_note(len(visible), len(below), 'rows')}"
+    farthest = float(visible["query", -1].max()) if ("query", -1) in visible else None
     rows = layout.rows(list(titles.values()), legend_height(2))
     layers: list[Layer] = [] if farthest is None else [upright(farthest)]
-    for (who, values), height in zip(shown.items(), rows.y.tolist(), strict=True):
-        colour, marker, _ = ROLES[who[0]]
+    for (group, values), height in zip(visible.items(), rows.y.tolist(), strict=True):
+        colour, marker, _ = ROLES[group[0]]
         layers += [
             marks(values, spread(values, height, 0.22), colour, marker, 4.2, alpha=0.7, markeredgewidth=0),
             line([values.mean()] * 2, [height - 0.36, height + 0.36], "ink", linewidth=1.6),
         ]
-        if who in two_sided:  # between query models it is the same in either order, so its mean counts each pair once
-            layers.append(_hollow_mark(float(two_sided[who].mean()), height - 0.36))
-    everything = (
-        float(values.max()) for by_who in (shown, two_sided) for who, values in by_who.items() if who in shown
+        if group in two_sided:  # between query models it is the same in either order, so its mean counts each pair once
+            layers.append(_hollow_mark(float(two_sided[group].mean()), height - 0.36))
+    largest_values = (
+        float(values.max()) for by_who in (visible, two_sided) for group, values in by_who.items() if group in visible
     )
-    across = Axis("one-sided KS to query models, 0 to 1", drawing.padded_limits([0.0, *everything], 0.03))
+    across = Axis("one-sided KS to query models, 0 to 1", drawing.padded_limits([0.0, *largest_values], 0.03))
     mean = {"color": drawing.light("ink"), "linewidth": 0, "marker": "|", "markersize": 11, "markeredgewidth": 1.6}
     return Chart(
         "distances",
-        "How far are models from those that were trained on the query set?",
+        "How far are models from models of D_Q?",
         caption,
-        _describe_distances(shown, two_sided, titles, _count_query_pairs(table)),
+        _describe_distances(visible, two_sided, titles, _count_query_pairs(table)),
         rows.height,
         [row_panel(rows, layers, across)],
         [
@@ -67,12 +67,12 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
 
 
 def spread(values: Array, height: float, reach: float) -> Array:
-    """Where values stand in their row, in the table's order: so that equal ones are told apart."""
+    """Vertical positions of values in their row, so that equal values remain visible."""
     return height + np.linspace(-reach, reach, len(values)) if len(values) > 1 else np.array([height], np.float64)
 
 
 def _hollow_mark(x: float, y: float) -> Layer:
-    """The mark of what the published, two-sided distance gives."""
+    """The mark of the published, two-sided distance."""
     return lambda axes: axes.plot([x], [y], linestyle="none", zorder=4, **two_sided_mark())
 
 
@@ -82,31 +82,29 @@ def _distances_caption(table: pa.Table, below: Distances) -> str:
     images = format_range(integers(table, "images").tolist()) if "images" in table.column_names else "unknown"
     null = power = ""
     if ("query", -1) in below:
-        null = "The first row is the null: models that were all trained on D_Q, each pair in either order. "
+        null = "The first row is the null: pairs of models trained on D_Q, in either order. "
     if ("query", -1) in below and ("calibration", -1) in below:
         farthest, nearest = float(below["query", -1].max()), float(below["calibration", -1].min())
         power = (
-            f"The nearest calibration model is {drawing.format_number(nearest)} away, the farthest two query models "
-            f"{drawing.format_number(farthest)}. "
+            f"Distance of the nearest calibration model: {drawing.format_number(nearest)}; of the farthest two query "
+            f"models: {drawing.format_number(farthest)}. "
         )
     return (
-        "Each mark is a pair: a query model and the model of the row, and how far the latter's confidences on D_Q lie "
-        "below the former's: by how much the share of images that it is at most so confident about is larger, at "
-        "most. Hollow: the mean of the published KS, which counts differences to either side. "
-        f"{null}{power}No intervals: all pairs are shown, and pairs that share a model are "
-        f"not independent. n: {counts}, {images} images."
+        "Each mark is a pair of a query model and a model of the row: the one-sided KS distance by which the latter's "
+        "confidences on D_Q lie below the former's. Hollow: the mean of the published KS, which counts differences in "
+        f"both directions. {null}{power}No intervals: all pairs are shown, and pairs that share a model are not "
+        f"independent. n: {counts}, {images} images."
     )
 
 
 def _describe_distances(below: Distances, two_sided: Distances, titles: Mapping[ModelGroup, str], pairs: int) -> str:
-    """The mean distance of each row with the least and the most, in words."""
     rows = (
-        f"{titles[who]}, mean {drawing.format_number(float(values.mean()))}"
+        f"{titles[group]}, mean {drawing.format_number(float(values.mean()))}"
         f", {drawing.format_number(float(values.min()))} to "
         f"{drawing.format_number(float(values.max()))}, two-sided mean "
-        f"{drawing.format_number(float(two_sided[who].mean()))}, "
-        f"{format_count(pairs if who[0] == 'query' else len(values), 'pair')}"
-        for who, values in below.items()
+        f"{drawing.format_number(float(two_sided[group].mean()))}, "
+        f"{format_count(pairs if group[0] == 'query' else len(values), 'pair')}"
+        for group, values in below.items()
     )
     return f"One-sided KS distances to query models: {'; '.join(rows)}."
 
@@ -123,39 +121,39 @@ def fits(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     accuracy = values_by_group(table, "train_accuracy")
     if not accuracy:
         return None
-    shown = dict(list(accuracy.items())[: layout.MOST])
-    titles = {who: group_name(who, names) for who in shown}
+    visible = dict(list(accuracy.items())[: layout.MOST])
+    titles = {group: group_name(group, names) for group in visible}
     below = sum(int((values < ADEQUATE).sum()) for values in accuracy.values())
     n = sum(map(len, accuracy.values()))
     caption = (
-        "Each mark is one training: the share of the images it was trained on that it gets right when it is asked as "
-        f"in use, in %. Below the line, {100 * ADEQUATE:g} %, the result warns: {below} of {n} trainings. No "
-        f"intervals: every training is shown.{layout.left_out_note(len(shown), len(accuracy), 'rows')}"
+        "Each mark is one training: its accuracy on its training images, in evaluation mode, in %. Below the line at "
+        f"{100 * ADEQUATE:g} %, the result warns: {below} of {n} trainings. No intervals: every training is shown."
+        f"{layout.left_out_note(len(visible), len(accuracy), 'rows')}"
     )
     words = " ".join(
-        f"{titles[who]}: {format_percent(values.mean())} in the mean of "
+        f"{titles[group]}: mean {format_percent(values.mean())} of "
         f"{len(values)}, {format_percent(values.min())} to "
         f"{format_percent(values.max())}."
-        for who, values in shown.items()
+        for group, values in visible.items()
     )
     alt = f"{below} of {n} below {100 * ADEQUATE:g} %. {words}"
     rows = layout.rows(list(titles.values()), legend_height(2))
     layers: list[Layer] = [upright(100 * ADEQUATE, BOUND)]
-    for (who, values), height in zip(shown.items(), rows.y.tolist(), strict=True):
-        colour, marker, _ = ROLES[who[0]]
+    for (group, values), height in zip(visible.items(), rows.y.tolist(), strict=True):
+        colour, marker, _ = ROLES[group[0]]
         apart, low = spread(values, height, 0.2), values < ADEQUATE
         layers += [
             marks(100 * values[~low], apart[~low], colour, marker, 5.5, markeredgewidth=0),
             marks(100 * values[low], apart[low], "ink", "X", 5.5, markeredgewidth=0),
         ]
-    least = min(float(values.min()) for values in shown.values())
-    limits = drawing.padded_limits([100 * min(least, ADEQUATE), 100.0], 0.04)
-    looks = {role: ROLES[role][:2] for role in dict.fromkeys(who[0] for who in shown)}
-    if least < ADEQUATE:
+    lowest = min(float(values.min()) for values in visible.values())
+    limits = drawing.padded_limits([100 * min(lowest, ADEQUATE), 100.0], 0.04)
+    looks = {role: ROLES[role][:2] for role in dict.fromkeys(group[0] for group in visible)}
+    if lowest < ADEQUATE:
         looks[f"below {100 * ADEQUATE:g} %"] = ("ink", "X")
     return Chart(
         "fits",
-        "Did the models learn what they were trained on?",
+        "How well did the models learn their training data?",
         caption,
         alt,
         rows.height,

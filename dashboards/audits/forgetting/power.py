@@ -1,4 +1,4 @@
-"""The power of the audit: the smallest share of the query set in training that it detects, by itself or by cell."""
+"""The power of the audit: its detection rate over the share of D_Q in training, of a run or of a sweep's cells."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tasks.audits.forgetting.measures.power import REQUIRED_POWER, smallest_dete
 NUMBERS = ("share", "power", "power_low", "power_high", "effect", "low", "high")
 NEEDED = {*NUMBERS, "models", "detected"}
 PANEL = 1.95  # inches
-APART = 0.6  # decades from the smallest share to where none is, at least
-NEAR = 0.11  # of the axis: ticks that are closer have no words of their own
+APART = 0.6  # smallest distance from the smallest share to the position of 0, in decades
+NEAR = 0.11  # of the axis: ticks that are closer have no label
 
 
 @dataclass(frozen=True)
@@ -42,84 +42,83 @@ class Power:
 
     @property
     def smallest(self) -> float | None:
-        """The smallest share found, as the summary has it."""
+        """The smallest detected share, equal to the summary's."""
         return smallest_detected_share(dict(zip(self.share.tolist(), self.power.tolist(), strict=True)))
 
     def describe(self) -> str:
-        """The smallest share found, in words."""
         if self.smallest is None:
-            return f"no share that was tried is found in {REQUIRED_POWER:.0%} of its models"
-        return f"from {format_percent(self.smallest)} of D_Q on at least {REQUIRED_POWER:.0%} of the models are found"
+            return f"no tested share is detected in {REQUIRED_POWER:.0%} of its models"
+        return f"from {format_percent(self.smallest)} of D_Q, at least {REQUIRED_POWER:.0%} of the models are detected"
 
 
 @with_columns(NEEDED)
 def read_power(table: pa.Table) -> Power | None:
-    """The rows that have a share and a power; None without any."""
+    """The rows with a share and a power; None if there are none."""
     share, rate = numbers(table, "share"), numbers(table, "power")
-    there = np.flatnonzero(~np.isnan(share) & ~np.isnan(rate))
-    if not len(there):
+    rows = np.flatnonzero(~np.isnan(share) & ~np.isnan(rate))
+    if not len(rows):
         return None
-    order = there[np.argsort(share[there], kind="stable")]
+    order = rows[np.argsort(share[rows], kind="stable")]
     models, detected = (integers(table, name)[order] for name in ("models", "detected"))
     columns = {name: numbers(table, name)[order] for name in NUMBERS}
     return Power(models=models, detected=detected, **columns)
 
 
 def power(table: pa.Table, decisions: pa.Table) -> Figure | None:
-    """The share of models detected over the share of D_Q, false alarms apart; below, the effect with the targets'."""
-    found = read_power(table)
-    if found is None:
+    """Detection rate over the share of D_Q, with false alarms set apart; below, the effect of models and targets."""
+    curve = read_power(table)
+    if curve is None:
         return None
-    words = f"{_capitalise(found.describe())}."
-    alt = " ".join(_describe_points(found))
+    words = f"{_capitalise(curve.describe())}."
+    alt = " ".join(_describe_points(curve))
     targets = target_effects(decisions)
-    places = _share_positions([found])
-    handles = legend_entries(found, bool(targets))
+    places = _share_positions([curve])
+    handles = legend_entries(curve, bool(targets))
     detections = Facet(
-        _power_layers(found, _share_places(found, places), drawing.SERIES[0]),
-        "models detected, share",
+        _power_layers(curve, _share_places(curve, places), drawing.SERIES[0]),
+        "detection rate",
         Axis(limits=(-0.03, 1.05), most=4),
         Axis(),
         [lambda axes: _set_share_axis(axes, places, False)],
     )
     return Chart(
         "power",
-        "How little of the query set does the audit find?",
-        _power_caption(found, words, bool(targets)),
+        "How small a share of D_Q does the audit detect?",
+        _power_caption(curve, words, bool(targets)),
         f"{words} {alt}",
         PANEL * 2 + 0.32 + legend.height(len(handles)),
-        facet_panels([detections, effect_facet(found, places, targets)], PANEL, foot=0.55),
+        facet_panels([detections, effect_facet(curve, places, targets)], PANEL, foot=0.55),
         handles,
     ).figure()
 
 
 @with_columns(("effect", "source"), list)
 def target_effects(decisions: pa.Table) -> list[float]:
-    """The effects of given targets, whose training is not known."""
+    """The effects of third-party targets, whose training is unknown."""
     rows = decisions.to_pylist()
     return [row["effect"] for row in rows if row["source"] != "training" and row["effect"] is not None]
 
 
-def _power_caption(found: Power, words: str, has_targets: bool) -> str:
+def _power_caption(curve: Power, words: str, has_targets: bool) -> str:
     """The caption, with the smallest share found in words."""
-    targets = " Level lines: the models that were given." if has_targets else ""
+    targets = " Level lines: third-party models." if has_targets else ""
     return (
-        "Above: of models that were trained on so much of D_Q beside all of D_C, the share that is found to be surer "
-        "of D_Q than of the control set, each audited alone, with 95 % Wilson intervals; hollow, none of D_Q: false "
-        "alarms. Below: by how much they are surer, the mean of the models with its 95 % interval over trainings; 0 is "
-        f"what chance gives on average.{targets} {words} The axis is logarithmic, with none apart. n: "
-        f"{format_range(found.models.tolist())} models of each share."
+        "Above: detection rate of models trained on all of D_C and this share of D_Q, each audited alone, with 95 % "
+        "Wilson intervals; hollow: models without D_Q, which are false alarms. Below: their mean effect (how much more "
+        "certain they are about D_Q than about the control set) with its 95 % interval over trainings; 0 is the "
+        f"average by chance.{targets} {words} The axis is logarithmic, with 0 set apart. n: "
+        f"{format_range(curve.models.tolist())} models of each share."
     )
 
 
-def legend_entries(found: Power, has_targets: bool) -> list[Any]:
-    """The legend's entries: only what occurs."""
+def legend_entries(curve: Power, has_targets: bool) -> list[Any]:
+    """Entries of the marks that occur."""
     handles = legend.series(["trained on a known share, 95 % interval"], linewidth=1.5, markersize=5.5)
-    if (found.share == 0).any():
+    if (curve.share == 0).any():
         hollow = {"markerfacecolor": drawing.light("paper"), "marker": "o", "markersize": 5.5}
         handles.append(legend.line("none of D_Q: false alarms", color=drawing.light("accent"), linewidth=0, **hollow))
     if has_targets:
-        handles.append(legend.line("models that were given", **BOUND))
+        handles.append(legend.line("third-party models", **BOUND))
     return handles
 
 
@@ -127,20 +126,18 @@ def _capitalise(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}"
 
 
-def _describe_points(power: Power) -> Iterator[str]:
-    """Each share in words."""
-    for at, share in enumerate(power.share.tolist()):
-        what = "False alarms without D_Q" if share == 0 else f"With {format_percent(share)}"
-        words = f"{what}: {power.detected[at]} of {power.models[at]}"
-        words += format_interval(power.power_low[at], power.power_high[at])
-        words += (
-            f", effect {drawing.format_number(float(power.effect[at]))}{format_interval(power.low[at], power.high[at])}"
-        )
+def _describe_points(curve: Power) -> Iterator[str]:
+    for index, share in enumerate(curve.share.tolist()):
+        label = "False alarms without D_Q" if share == 0 else f"With {format_percent(share)}"
+        words = f"{label}: {curve.detected[index]} of {curve.models[index]}"
+        words += format_interval(curve.power_low[index], curve.power_high[index])
+        interval = format_interval(curve.low[index], curve.high[index])
+        words += f", effect {drawing.format_number(float(curve.effect[index]))}{interval}"
         yield f"{words}."
 
 
 def format_interval(low: float, high: float) -> str:
-    """An interval in words; empty where it has no ends."""
+    """An interval in words; empty if it is unknown."""
     return "" if np.isnan(low) or np.isnan(high) else drawing.format_interval(float(low), float(high))
 
 
@@ -172,36 +169,36 @@ def _power_layers(power: Power, x: Array, series: legend.Series) -> list[Layer]:
 
 
 def _whole_intervals(x: Array, low: Array, high: Array, colour: str) -> Layer:
-    whole = ~np.isnan(low) & ~np.isnan(high)
-    return intervals(x[whole], low[whole], high[whole], colour)
+    has_interval = ~np.isnan(low) & ~np.isnan(high)
+    return intervals(x[has_interval], low[has_interval], high[has_interval], colour)
 
 
 def _share_marks(power: Power, x: Array, values: Array, series: legend.Series) -> list[Layer]:
-    """Values with a mark at each share, joined where there is some of D_Q, hollow where there is none."""
-    some = power.share > 0
+    """A mark at each share; shares above 0 are joined, a share of 0 is hollow."""
+    is_positive = power.share > 0
     colour, marker, dash = series
     look: dict[str, Any] = {"marker": marker, "markersize": 5.5}
     hollow = {"markerfacecolor": drawing.light("paper"), "zorder": 3}
     return [
-        line(x[some], values[some], colour, linestyle=dash, linewidth=1.3, **look),
-        line(x[~some], values[~some], colour, linestyle="none", **look, **hollow),
+        line(x[is_positive], values[is_positive], colour, linestyle=dash, linewidth=1.3, **look),
+        line(x[~is_positive], values[~is_positive], colour, linestyle="none", **look, **hollow),
     ]
 
 
-def effect_facet(found: Power, places: dict[float, float], targets: Sequence[float]) -> Facet:
-    """The mean effect of the models of each share, over the line at 0, with those of given targets as level lines."""
-    x = _share_places(found, places)
-    values = np.concatenate([found.effect, found.low, found.high, np.array(targets, np.float64)])
+def effect_facet(curve: Power, places: dict[float, float], targets: Sequence[float]) -> Facet:
+    """The mean effect at each share, with the effects of third-party targets as level lines."""
+    x = _share_places(curve, places)
+    values = np.concatenate([curve.effect, curve.low, curve.high, np.array(targets, np.float64)])
     return Facet(
         [
             level(0),
             *(level(effect, BOUND) for effect in targets),
-            _whole_intervals(x, found.low, found.high, drawing.SERIES[0][0]),
-            *_share_marks(found, x, found.effect, drawing.SERIES[0]),
+            _whole_intervals(x, curve.low, curve.high, drawing.SERIES[0][0]),
+            *_share_marks(curve, x, curve.effect, drawing.SERIES[0]),
         ],
         "effect, standard deviations of chance",
         Axis(limits=drawing.padded_limits([0.0, *values[~np.isnan(values)].tolist()], 0.05), most=4),
-        Axis("share of D_Q trained on, beside all of D_C"),
+        Axis("share of D_Q in training, in addition to all of D_C"),
         [lambda axes: _set_share_axis(axes, places, True)],
     )
 
@@ -213,61 +210,67 @@ def _set_share_axis(axes: Any, places: dict[float, float], worded: bool) -> None
         low, high = low - 0.5, high + 0.5
     axes.set_xlim(low, high)
     if 0.0 in places and len(places) > 1:
-        some = min(place for share, place in places.items() if share > 0)
-        axes.axvline((places[0.0] + some) / 2, color=drawing.light("grid"), linewidth=3, zorder=0)
-    kept: list[float] = []
+        smallest = min(position for share, position in places.items() if share > 0)
+        axes.axvline((places[0.0] + smallest) / 2, color=drawing.light("grid"), linewidth=3, zorder=0)
+    labelled: list[float] = []
     for share in sorted(places, reverse=True):
-        if all(abs(places[share] - places[other]) >= NEAR * (high - low) for other in kept) or share == 0:
-            kept.append(share)
-    axes.set_xticks([places[share] for share in kept], [format_percent(share) if share else "none" for share in kept])
-    axes.set_xticks([place for share, place in places.items() if share not in kept], minor=True)
+        if (
+            all(abs(places[share] - places[labelled_share]) >= NEAR * (high - low) for labelled_share in labelled)
+            or share == 0
+        ):
+            labelled.append(share)
+    axes.set_xticks(
+        [places[share] for share in labelled], [format_percent(share) if share else "none" for share in labelled]
+    )
+    axes.set_xticks([position for share, position in places.items() if share not in labelled], minor=True)
     axes.tick_params(labelbottom=worded)
     axes.grid(axis="x", visible=False)
 
 
 def compare_cells(run: Run) -> Iterator[Figure]:
     """The power curves of the cells, one line each, named by what varies."""
-    what, names, _ = name_cells(run)
-    read = [(name, read_power(cell.table("power"))) for name, cell in zip(names, run.cells, strict=False)]
-    curves = [(name, power) for name, power in read if power is not None]
+    field, names, _ = name_cells(run)
+    powers = [(name, read_power(cell.table("power"))) for name, cell in zip(names, run.cells, strict=False)]
+    curves = [(name, power) for name, power in powers if power is not None]
     if len(curves) > 1:
-        yield _compare_power(curves, what)
+        yield _compare_power(curves, field)
 
 
-def _compare_power(curves: list[tuple[str, Power]], what: str) -> Figure:
-    """The curves over one another, a little apart at each share so that their intervals are seen."""
-    shown = curves[: len(drawing.SERIES)]
+def _compare_power(curves: list[tuple[str, Power]], field: str) -> Figure:
+    """The curves in one panel, slightly apart so that intervals remain visible."""
+    visible = curves[: len(drawing.SERIES)]
     caption = (
-        "Of models that were trained on so much of D_Q beside all of D_C, the share that is found to be surer "
-        "of D_Q than of the control set, each audited alone, with 95 % Wilson intervals; hollow, none of D_Q: "
-        "false alarms. Lines "
-        "stand a little apart so that intervals do not hide one another; the axis is logarithmic, with none apart. "
-        f"n: {format_range([int(n) for _, power in shown for n in power.models])} models of each share."
-        f"{layout.left_out_note(len(shown), len(curves), 'cells')}"
+        "Detection rate of models trained on all of D_C and this share of D_Q, each audited alone, with 95 % Wilson "
+        "intervals; hollow: models without D_Q, which are false alarms. Lines are drawn slightly apart so that "
+        "intervals do not hide each other; the axis is logarithmic, with 0 set apart. "
+        f"n: {format_range([int(n) for _, power in visible for n in power.models])} models of each share."
+        f"{layout.left_out_note(len(visible), len(curves), 'cells')}"
     )
-    places = _share_positions([power for _, power in shown])
+    places = _share_positions([power for _, power in visible])
     step = 0.012 * (max(places.values()) - min(places.values()))
     layers = [
         layer
-        for at, ((_, power), series) in enumerate(zip(shown, drawing.SERIES, strict=False))
-        for layer in _power_layers(power, _share_places(power, places) + step * (at - (len(shown) - 1) / 2), series)
+        for index, ((_, power), series) in enumerate(zip(visible, drawing.SERIES, strict=False))
+        for layer in _power_layers(
+            power, _share_places(power, places) + step * (index - (len(visible) - 1) / 2), series
+        )
     ]
-    beside = legend.columns([name for name, _ in shown])
+    legend_columns = legend.columns([name for name, _ in visible])
     return Chart(
         "powers",
-        f"How little of the query set is found, by {what}?",
+        f"How small a share of D_Q is detected, by {field}?",
         caption,
-        " ".join(f"{name}: {power.describe()}. {' '.join(_describe_points(power))}" for name, power in shown),
-        3.0 + legend.height(len(shown), beside),
+        " ".join(f"{name}: {power.describe()}. {' '.join(_describe_points(power))}" for name, power in visible),
+        3.0 + legend.height(len(visible), legend_columns),
         [
             Panel(
                 layout.wide_box(0.55, 2.3),
                 layers,
-                Axis("share of D_Q trained on, beside all of D_C"),
-                Axis("models detected, share", (-0.03, 1.05)),
+                Axis("share of D_Q in training, in addition to all of D_C"),
+                Axis("detection rate", (-0.03, 1.05)),
                 finish=[lambda axes: _set_share_axis(axes, places, True)],
             )
         ],
-        legend.series([shorten(name, 2 * legend.ENTRY) for name, _ in shown], linewidth=1.3, markersize=5),
-        beside,
+        legend.series([shorten(name, 2 * legend.ENTRY) for name, _ in visible], linewidth=1.3, markersize=5),
+        legend_columns,
     ).figure()

@@ -1,4 +1,4 @@
-"""Distributions of the models' confidences on D_Q, and where two of them differ most."""
+"""Distributions of the models' confidences on D_Q, and the largest gap between two of them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tasks.audits.forgetting.rho import farthest
 from tasks.external.confidences import round_confidences
 
 NEEDED = {"model", "target", "replicate", "set", "confidence", "resolution"}
-TARGETS = 12  # in panels of their own
+TARGETS = 12  # targets with panels
 LINES = 10  # models of one role
-ACROSS = 3  # panels beside one another
+ACROSS = 3  # panels in a row
 PANEL = 1.28  # inches, of a target's axes upwards
 FOOT, STEP = 0.55, PANEL + 0.62  # inches below the targets' panels, and from a row of them to the next
 UPRIGHT: Mapping[str, Any] = {"linewidth": 1.6, "marker": "_", "markersize": 7, "color": drawing.light("ink")}
@@ -30,9 +30,10 @@ FAR: Mapping[str, Any] = {"marker": "|", "markersize": 11, "markeredgewidth": 1.
 FINE, COARSE = 200, 60
 SHARES = (-0.02, 1.02)
 LETTERS = 19  # of a target's name above its panel
-# log10 of the odds c / (1 - c) where the axis ends at most. Less, and c of 0 and 1, stands at its edges.
+# The widest limits of the axis, in log10 of the odds c / (1 - c). Values beyond them, and c of 0 and 1, are drawn at
+# its edges.
 LOWEST, HIGHEST = -4.0, 16.0
-TAIL = 0.001  # of a model's values that may be less even where the axis goes on so far
+TAIL = 0.001  # largest share of a model's values that may be beyond the left limit
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class LargestGap:
     """The confidence at which one model's distribution lies farthest above another's."""
 
     confidence: float
-    shares: tuple[float, float]  # of the model that is started from, and of the one that lies below it
+    shares: tuple[float, float]  # of the first model, and of the second, whose confidences are lower
 
     @property
     def below(self) -> float:
@@ -58,13 +59,13 @@ class LargestGap:
         return self.shares[1] - self.shares[0]
 
 
-def largest_gap(one: ModelConfidences, other: ModelConfidences) -> LargestGap:
+def largest_gap(first: ModelConfidences, second: ModelConfidences) -> LargestGap:
     """max over c of F_other(c) - F_one(c), with both rounded to the coarser resolution."""
-    coarser = max(one.resolution, other.resolution)
-    a, b = round_confidences(one.confidence, coarser), round_confidences(other.confidence, coarser)
-    at = farthest(a, b, "one-sided").at
-    of_one, of_other = (float(np.searchsorted(values, at, side="right") / len(values)) for values in (a, b))
-    return LargestGap(at, (of_one, of_other))
+    coarser = max(first.resolution, second.resolution)
+    a, b = round_confidences(first.confidence, coarser), round_confidences(second.confidence, coarser)
+    position = farthest(a, b, "one-sided").at
+    of_one, of_other = (float(np.searchsorted(values, position, side="right") / len(values)) for values in (a, b))
+    return LargestGap(position, (of_one, of_other))
 
 
 ConfidencesByGroup = Mapping[ModelGroup, Sequence[ModelConfidences]]
@@ -72,34 +73,38 @@ ConfidencesByGroup = Mapping[ModelGroup, Sequence[ModelConfidences]]
 
 def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     """Distributions of the confidence on D_Q: query and calibration models above, each target in a panel below."""
-    asked = read_confidences(table)
-    if not asked:
+    all_models = read_confidences(table)
+    if not all_models:
         return None
-    everybody = sort_groups(model.who for model in asked if model.who[0] != "partial")
-    models = {who: [model for model in asked if model.who == who] for who in everybody}
-    targets = [who for who in models if who[0] == "target"]
-    shown = targets[:TARGETS]
-    places = OddsAxis.from_models(asked)
-    distances = _reference_gaps(models, shown)
-    named = {"query and calibration model" if who[0] != "target" else group_name(who, names): distance
-             for who, distance in distances.items()}  # fmt: skip
-    caption = figure_caption(models, places, bool(distances), bool(shown) and len(models) > len(targets))
-    caption += f"; no intervals.{layout.left_out_note(len(shown), len(targets), 'targets')}"
+    everybody = sort_groups(model.who for model in all_models if model.who[0] != "partial")
+    models = {group: [model for model in all_models if model.who == group] for group in everybody}
+    targets = [group for group in models if group[0] == "target"]
+    visible = targets[:TARGETS]
+    places = OddsAxis.from_models(all_models)
+    distances = _reference_gaps(models, visible)
+    named_gaps = {"query and calibration model" if group[0] != "target" else group_name(group, names): distance
+             for group, distance in distances.items()}  # fmt: skip
+    caption = figure_caption(models, places, bool(distances), bool(visible) and len(models) > len(targets))
+    caption += f"; no intervals.{layout.left_out_note(len(visible), len(targets), 'targets')}"
     alt = _describe_confidences(
-        {who: of for who, of in models.items() if who in shown or who[0] != "target"}, named, names
+        {group: group_models for group, group_models in models.items() if group in visible or group[0] != "target"},
+        named_gaps,
+        names,
     )
-    titles = {who: group_name(who, names) for who in shown}
+    titles = {group: group_name(group, names) for group in visible}
     references = _reference_models(models)
     foot = STEP * -(-len(titles) // ACROSS) + FOOT
     height = foot + legend.ROW + (2.45 if references else 0.1)
     panels = [_reference_panel(foot, references, models, distances, places)] if references else []
-    for at, ((who, title), box) in enumerate(zip(titles.items(), target_boxes(len(titles)), strict=True)):
-        layers = [*_target_layers(models[who], references, distances.get(who), places), set_heading(title)]
-        across, size = places.axis(at + ACROSS >= len(titles), narrow=True), _narrow_labels
-        panels.append(Panel(box, layers, across, Axis(limits=SHARES, most=4, worded=at % ACROSS == 0), finish=[size]))
+    for index, ((group, title), box) in enumerate(zip(titles.items(), target_boxes(len(titles)), strict=True)):
+        layers = [*_target_layers(models[group], references, distances.get(group), places), set_heading(title)]
+        across, size = places.axis(index + ACROSS >= len(titles), narrow=True), _narrow_labels
+        panels.append(
+            Panel(box, layers, across, Axis(limits=SHARES, most=4, worded=index % ACROSS == 0), finish=[size])
+        )
     return Chart(
         "confidences",
-        "How confident are models about the images of the query set?",
+        "How confident are models about D_Q?",
         caption,
         alt,
         height,
@@ -110,17 +115,17 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
 
 
 def target_boxes(count: int) -> list[layout.Box]:
-    """The boxes of so many targets' panels, side by side and from the top down."""
+    """The boxes of the targets' panels, row by row from the top."""
     width = (drawing.WIDTH - 0.42 - 0.12 - 0.2 * (ACROSS - 1)) / ACROSS
     rows = -(-count // ACROSS)
-    places = [divmod(at, ACROSS) for at in range(count)]
+    places = [divmod(index, ACROSS) for index in range(count)]
     return [
         (0.42 + column * (width + 0.2), FOOT + STEP * (rows - 1 - row), width, PANEL - 0.05) for row, column in places
     ]
 
 
 def set_heading(title: str) -> Layer:
-    """The title of a target's panel, above what is said of its lines."""
+    """The title of a target's panel."""
     words = fit_words([title], LETTERS)
     return lambda axes: axes.set_title(words, fontsize=drawing.TEXT - 1, y=1.17, pad=0)
 
@@ -130,17 +135,17 @@ def _narrow_labels(axes: Any) -> None:
 
 
 def _reference_models(models: ConfidencesByGroup) -> list[ModelConfidences]:
-    """The first query model and the first calibration model, as far as there are any."""
-    return [models[who][0] for who in models if who[0] != "target"]
+    """The first query model and the first calibration model, if they exist."""
+    return [models[group][0] for group in models if group[0] != "target"]
 
 
 def _reference_gaps(models: ConfidencesByGroup, targets: Sequence[ModelGroup]) -> dict[ModelGroup, LargestGap]:
-    """The distance of the first query model to the first calibration model and to the first of each target."""
+    """Gaps of the first query model to the first calibration model and to the first model of each target."""
     references = _reference_models(models)
     if not references or references[0].who[0] != "query":
         return {}
-    others = [*references[1:], *(models[who][0] for who in targets)]
-    return {other.who: largest_gap(references[0], other) for other in others}
+    other_models = [*references[1:], *(models[group][0] for group in targets)]
+    return {model.who: largest_gap(references[0], model) for model in other_models}
 
 
 def _reference_panel(
@@ -174,20 +179,20 @@ def _target_layers(
 
 
 def figure_caption(models: ConfidencesByGroup, places: OddsAxis, compared: bool, has_panels: bool) -> str:
-    """The caption up to the number of images and models; `compared`: distances are marked."""
-    images = format_range([len(model.confidence) for of_who in models.values() for model in of_who])
-    most = max(map(len, models.values()))
-    counts = f"{format_range([len(of_who) for of_who in models.values()])} model{'s'[: most != 1]}"
-    cut = f" of the first {LINES} models of each" if most > LINES else ""
+    """The caption up to the numbers of images and models; `compared`: distances are marked."""
+    images = format_range([len(model.confidence) for group_models in models.values() for model in group_models])
+    largest = max(map(len, models.values()))
+    counts = f"{format_range([len(group_models) for group_models in models.values()])} model{'s'[: largest != 1]}"
+    cut = f" of the first {LINES} models of each" if largest > LINES else ""
     caption = (
-        f"Share of the images of D_Q about whose true class a model is at most so confident; a line is a model{cut}, "
+        f"Share of the images of D_Q with at most this confidence in the true class; each line is a model{cut}, "
         "exact at quantiles and straight between them. The axis is logarithmic towards both ends: log c / (1 - c). "
         f"{places.describe()} "
     )
     if compared:
         caption += (
-            "Upright: where the line of the panel's first model lies farthest above that of the first query model, "
-            "which is surer there; by how much is their one-sided KS distance. "
+            "Upright: the one-sided KS distance, where the line of the panel's first model is farthest above that of "
+            "the first query model, which is more certain there. "
         )
     if has_panels:
         caption += "In a target's panel, dashed and dotted: the first query and the first calibration model. "
@@ -198,11 +203,13 @@ def _describe_confidences(
     models: ConfidencesByGroup, distances: Mapping[str, LargestGap], names: Mapping[int, str]
 ) -> str:
     """The median confidence of each role and target, and the distances, in words."""
-    together = {who: np.concatenate([model.confidence for model in of_who]) for who, of_who in models.items()}
+    together = {
+        group: np.concatenate([model.confidence for model in group_models]) for group, group_models in models.items()
+    }
     medians = (
-        f"{group_name(who, names)}: median c {_format_confidence(float(np.median(values)))}, "
+        f"{group_name(group, names)}: median c {_format_confidence(float(np.median(values)))}, "
         f"{100 * float((values >= 1).mean()):.0f} % at 1."
-        for who, values in together.items()
+        for group, values in together.items()
     )
     apart = (
         f"{name}: one-sided KS {drawing.format_number(distance.below)} at c = "
@@ -230,13 +237,13 @@ def read_confidences(table: pa.Table) -> list[ModelConfidences]:
         )
         edges = np.flatnonzero(np.any(keys[:, 1:] != keys[:, :-1], axis=0)) + 1
         for first, last in zip([0, *edges], [*edges, len(values)], strict=True):
-            there = ~np.isnan(values[first:last])
-            if keys[0, first] < 0 or not there.any():
+            is_known = ~np.isnan(values[first:last])
+            if keys[0, first] < 0 or not is_known.any():
                 continue
             name = role.dictionary[int(keys[0, first])].as_py()
             of_model = parts.setdefault((name, int(keys[1, first]), int(keys[2, first])), [])
-            places = resolution[first:last][there]
-            of_model.append((values[first:last][there], float(np.nan_to_num(places).max())))
+            places = resolution[first:last][is_known]
+            of_model.append((values[first:last][is_known], float(np.nan_to_num(places).max())))
     return [
         ModelConfidences(
             (role, target),
@@ -250,20 +257,20 @@ def read_confidences(table: pa.Table) -> list[ModelConfidences]:
 
 @dataclass(frozen=True)
 class OddsAxis:
-    """Confidences across: the logarithm of their odds, with both ends gathered at the edges."""
+    """The axis of confidences: the logarithm of their odds, with the extremes drawn at the edges."""
 
     low: float
     high: float
-    below: int  # values that stand at the left edge
+    below: int  # values drawn at the left edge
     saturated: int  # values of 1
     n: int
 
     @classmethod
-    def from_models(cls, asked: Sequence[ModelConfidences]) -> OddsAxis:
-        """An axis that holds the confidences of these models but for a tail of each."""
+    def from_models(cls, models: Sequence[ModelConfidences]) -> OddsAxis:
+        """An axis for the confidences of these models, except for a tail of each."""
         ends = []
         below = saturated = n = 0
-        for model in asked:
+        for model in models:
             c = model.confidence
             inside = c[(c > 0) & (c < 1)]
             n, saturated = n + len(c), saturated + int((c >= 1).sum())
@@ -271,7 +278,7 @@ class OddsAxis:
                 ends += np.quantile(log_odds(inside), (TAIL, 1.0), method="lower").tolist()
         low = float(np.clip(min(ends, default=0.0), LOWEST, -1.0))
         high = float(np.clip(max(ends, default=0.0), 1.0, HIGHEST))
-        for model in asked:
+        for model in models:
             below += int((log_odds(model.confidence) < low).sum())
         return cls(low, high, below, saturated, n)
 
@@ -285,7 +292,7 @@ class OddsAxis:
         apart = (0.3 if narrow else 0.13) * self.width
         words = {self.high + 0.5: "1", 0.0: "½"}
         for decade in (2, 4, 6, -2, -4) if self.width > 5 else (1, 2, 3, -1, -2, -3):
-            if self.low <= decade <= self.high and all(abs(decade - other) >= apart for other in words):
+            if self.low <= decade <= self.high and all(abs(decade - labelled) >= apart for labelled in words):
                 words[float(decade)] = tick_label(decade)
         limits = (self.low - 0.5 - 0.02 * self.width, self.high + 0.5 + 0.02 * self.width)
         return Axis(limits=limits, ticks=(list(words), list(words.values())), worded=worded)
@@ -295,13 +302,13 @@ class OddsAxis:
         return self.high - self.low + 1
 
     def describe(self) -> str:
-        """What is gathered at the edges, in words."""
+        """The confidences that are drawn at the edges, in words."""
         words = [
-            f"At the right edge: c of 1 in the precision that is known, {format_share(self.saturated, self.n)} of all."
+            f"At the right edge: c of 1 at the available precision, {format_share(self.saturated, self.n)} of all."
         ]
         if self.below:
-            least = drawing.format_number(float(1 / (1 + 10**-self.low)))
-            words.append(f"At the left: c below {least}, {format_share(self.below, self.n)}.")
+            smallest = drawing.format_number(float(1 / (1 + 10**-self.low)))
+            words.append(f"At the left: c below {smallest}, {format_share(self.below, self.n)}.")
         return " ".join(words)
 
 
@@ -324,28 +331,28 @@ def _format_confidence(value: float) -> str:
     return f"1 - {drawing.format_number(1 - value)}" if 0.99 < value < 1 else drawing.format_number(value)
 
 
-def format_share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.3g} %"
+def format_share(part: int, total: int) -> str:
+    return f"{100 * part / total:.3g} %"
 
 
 def _model_lines(
-    asked: Sequence[ModelConfidences], places: OddsAxis, points: int, width: float = 1.1
+    models: Sequence[ModelConfidences], places: OddsAxis, points: int, width: float = 1.1
 ) -> Iterator[Layer]:
     """A thin line for each model."""
-    for model in asked[:LINES]:
+    for model in models[:LINES]:
         colour, _, dash = ROLES[model.who[0]]
         yield line(*empirical_cdf(model.confidence, places, points), colour, linewidth=width, linestyle=dash)
 
 
 def empirical_cdf(confidence: Array, places: OddsAxis, points: int) -> tuple[Array, Array]:
-    """The empirical distribution of sorted confidences as a path through so many of its quantiles.
+    """The empirical distribution of sorted confidences, as a path through this number of quantiles.
 
-    It is exact at them, with a step where many values are tied.
+    It is exact at the quantiles, with a step at values that are tied.
     """
     n = len(confidence)
-    at = np.unique(confidence[np.round(np.linspace(0, n - 1, min(points, n))).astype(np.int64)])
-    before, after = (np.searchsorted(confidence, at, side=side) / n for side in ("left", "right"))
-    x = places.positions(at).repeat(2)
+    positions = np.unique(confidence[np.round(np.linspace(0, n - 1, min(points, n))).astype(np.int64)])
+    before, after = (np.searchsorted(confidence, positions, side=side) / n for side in ("left", "right"))
+    x = places.positions(positions).repeat(2)
     y = np.stack([before, after], axis=1).ravel()
     keep = np.ones(len(y), np.bool_)
     keep[0::2] = (after - before) > 1 / points  # what precedes a small step is where the line is anyway
@@ -355,17 +362,17 @@ def empirical_cdf(confidence: Array, places: OddsAxis, points: int) -> tuple[Arr
 
 
 def gap_line(distance: LargestGap | None, places: OddsAxis) -> Iterator[Layer]:
-    """An upright line where two distributions lie farthest apart; none for a distance of 0."""
+    """An upright line at the largest gap of two distributions; none for a distance of 0."""
     if distance is not None and distance.below > 0:
         (x,) = places.positions(np.array([distance.confidence]))
         yield lambda axes: axes.plot([x, x], distance.shares, zorder=4, **UPRIGHT)
 
 
 def legend_entries(models: ConfidencesByGroup, compared: bool) -> list[Any]:
-    """The legend's entries: the roles there are, and distances where they are marked."""
+    """Entries of the roles, and of distances if they are marked."""
     words = {"query": "trained on D_Q", "calibration": "trained on D_C", "target": "target"}
     handles = []
-    for role in dict.fromkeys(who[0] for who in models):
+    for role in dict.fromkeys(group[0] for group in models):
         colour, _, dash = ROLES[role]
         handles.append(legend.line(words[role], color=drawing.light(colour), linestyle=dash, linewidth=1.5))
     if compared:

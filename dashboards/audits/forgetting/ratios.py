@@ -1,4 +1,4 @@
-"""The published score: each target's rho with its interval, between models of D_Q and of D_C: tables 1 and 2."""
+"""The published score: rho of each target with its interval (the paper's tables 1 and 2)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from tasks.audits.forgetting.rho import SCORES
 
 NEEDED = {"target", "name", "score", "rho", "low", "high", "models", "images"}
 METRIC = "rho"
-ABOVE, BELOW = 0.13, -0.24  # of a row: where the one-sided rho stands, and the published of the run and of the paper
+ABOVE = 0.13  # of a row: position of the one-sided rho
+BELOW = -0.24  # of a row: position of the published rho, of the run and of the paper
 STRETCHED = 2.0  # times the largest rho, beyond which an interval is cut
-COLUMN = 0.75  # inches beside the axes for the published rule
+COLUMN = 0.75  # inches to the right of the axes for the published rule
 LETTER = 0.07  # inches of a reason's letter
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A target's row of the one-sided score, that of the published score, and the rho that the paper has of it."""
+    """A target's rows of the one-sided and the published score, and the paper's rho."""
 
     row: Row
     other: Row
@@ -51,7 +52,7 @@ class Ratio:
 
     @property
     def floor(self) -> float | None:
-        """rho of models that are trained on D_Q in full."""
+        """rho of models trained on all of D_Q."""
         floor, distance = self.row.get("floor"), self.row.get("ks_calibration")
         if floor is None or distance is None or not finite(floor) or not finite(distance) or distance <= 0:
             return None
@@ -59,7 +60,7 @@ class Ratio:
 
     @property
     def values(self) -> list[float]:
-        """All estimates there are."""
+        """The estimates that exist."""
         return [value for value in (self.rho, self.two_sided, self.paper, self.floor) if value is not None]
 
     @property
@@ -69,7 +70,6 @@ class Ratio:
         return f"{forgotten} of {triples}" if triples and forgotten is not None else ""
 
     def describe(self) -> str:
-        """The row in words, for readers who cannot see the figure."""
         words = f"{self.name}: one-sided rho "
         words += "undefined" if self.rho is None else drawing.format_number(self.rho)
         words += drawing.format_interval(*self.ends) if self.ends else ""
@@ -81,7 +81,7 @@ class Ratio:
 
 @with_columns(NEEDED)
 def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figure | None:
-    """A row for each target: rho, its interval, and where models of D_Q and of D_C would lie."""
+    """A row for each target: rho with its interval, and the positions of models of D_Q and of D_C."""
     of_score = {score: [row for row in table.to_pylist() if row["score"] == score] for score in SCORES}
     two_sided = {row["target"]: row for row in of_score["published"]}
     paper = _published_ratios(summary)
@@ -92,36 +92,42 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figu
     ]
     if not targets:
         return None
-    shown = targets[: layout.MOST]
-    caption = f"{figure_caption(shown, distances)}{layout.left_out_note(len(shown), len(targets), 'targets')}"
-    alt = " ".join(ratio.describe() for ratio in shown)
-    handles = legend_entries(shown)
-    has_rule = any(ratio.rule for ratio in shown)
+    visible = targets[: layout.MOST]
+    caption = f"{figure_caption(visible, distances)}{layout.left_out_note(len(visible), len(targets), 'targets')}"
+    alt = " ".join(ratio.describe() for ratio in visible)
+    handles = legend_entries(visible)
+    has_rule = any(ratio.rule for ratio in visible)
     above = roles.legend_height(-(-len(handles) // 2))
-    rows = layout.rows([ratio.name for ratio in shown], above, layout.RIGHT + COLUMN * has_rule)
-    limits = axis_limits(shown)
+    rows = layout.rows([ratio.name for ratio in visible], above, layout.RIGHT + COLUMN * has_rule)
+    limits = axis_limits(visible)
 
     def draw_targets(axes: Any) -> None:
-        for ratio, height in zip(shown, rows.y.tolist(), strict=True):
+        for ratio, height in zip(visible, rows.y.tolist(), strict=True):
             _draw_target(axes, ratio, height, limits[1])
         if has_rule:
-            _draw_rule_column(axes, shown, rows.y.tolist())
+            _draw_rule_column(axes, visible, rows.y.tolist())
 
     panel = row_panel(rows, [upright(1), draw_targets], Axis("rho", limits))
-    return Chart("ratios", "What does the published score say?", caption, alt, rows.height, [panel], handles).figure()
+    return Chart(
+        "ratios", "What is the published score of each target?", caption, alt, rows.height, [panel], handles
+    ).figure()
 
 
 def _published_ratios(summary: Sequence[Row]) -> dict[str, float]:
     """The published rho of each target by its name."""
-    found = ((setting, row["published"]) for setting, row in find_rows(summary, METRIC) if finite(row["published"]))
-    return {name: published for setting, published in found for name in setting.values() if isinstance(name, str)}
+    published_rows = (
+        (setting, row["published"]) for setting, row in find_rows(summary, METRIC) if finite(row["published"])
+    )
+    return {
+        name: published for setting, published in published_rows for name in setting.values() if isinstance(name, str)
+    }
 
 
-def axis_limits(shown: Sequence[Ratio]) -> tuple[float, float]:
-    """The ends of an axis from 0 on that holds all estimates, with no interval alone to stretch it."""
-    values = [0.0, 1.0, *(value for ratio in shown for value in ratio.values)]
-    furthest = max([*values, *(ratio.ends[1] for ratio in shown if ratio.ends)])
-    low = min([0.0, *(ratio.ends[0] for ratio in shown if ratio.ends)])
+def axis_limits(rows: Sequence[Ratio]) -> tuple[float, float]:
+    """The limits of an axis that starts at 0 and shows all estimates; long intervals are cut."""
+    values = [0.0, 1.0, *(value for ratio in rows for value in ratio.values)]
+    furthest = max([*values, *(ratio.ends[1] for ratio in rows if ratio.ends)])
+    low = min([0.0, *(ratio.ends[0] for ratio in rows if ratio.ends)])
     return drawing.padded_limits([max(low, -max(values)), min(furthest, STRETCHED * max(values))], 0.04)
 
 
@@ -159,74 +165,72 @@ def _annotate_missing_rho(axes: Any, y: float) -> None:
     )  # fmt: skip
 
 
-def _draw_rule_column(axes: Any, shown: Sequence[Ratio], y: Sequence[float]) -> None:
-    """A column beside the axes: in how many triples the paper's rule calls each target forgotten."""
+def _draw_rule_column(axes: Any, rows: Sequence[Ratio], y: Sequence[float]) -> None:
+    """A column to the right of the axes: triples in which the paper's rule calls each target forgotten."""
     look: dict[str, Any] = {
         "xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center",
         "fontsize": drawing.TEXT - 1, "color": drawing.light("muted"), "annotation_clip": False,
     }  # fmt: skip
-    for ratio, height in zip(shown, y, strict=True):
+    for ratio, height in zip(rows, y, strict=True):
         axes.annotate(ratio.rule or "–", (1, height), (COLUMN * 72, 0), ha="right", **look)
     axes.annotate("two-sided\nrho ≥ 1 in", (1, -0.6), (COLUMN * 72 + 3, -16), ha="right", **look)
 
 
-def legend_entries(shown: Sequence[Ratio]) -> list[Any]:
-    """The legend's entries: only what occurs."""
+def legend_entries(rows: Sequence[Ratio]) -> list[Any]:
+    """Entries of the marks that occur."""
     colour, marker, _ = roles.ROLES["target"]
     handles = [legend.line("one-sided rho", color=drawing.light(colour), marker=marker, markersize=6.5, linewidth=2)]
-    if any(ratio.two_sided is not None for ratio in shown):
+    if any(ratio.two_sided is not None for ratio in rows):
         handles.append(legend.line("two-sided rho, same run", linewidth=0, **roles.two_sided_mark()))
-    if any(ratio.paper is not None for ratio in shown):
+    if any(ratio.paper is not None for ratio in rows):
         ink = drawing.light("ink")
         hollow = {"marker": "D", "markersize": 7, "markerfacecolor": "none", "linewidth": 0}
         handles.append(legend.line("rho printed in the paper", color=ink, **hollow))
     handles.append(legend.line("1: trained as on D_C", **drawing.NULL))
-    if any(ratio.floor is not None for ratio in shown):
+    if any(ratio.floor is not None for ratio in rows):
         handles.append(legend.line("trained on all of D_Q", **roles.FLOOR))
     return handles
 
 
-def figure_caption(shown: Sequence[Ratio], distances: pa.Table) -> str:
-    """The caption: what is estimated, and the numbers of models and images."""
-    others = replicates(distances)
-    models = f"{format_range([ratio.row['models'] or 0 for ratio in shown])} of each target"
-    if others:
-        counts = (format_count(others[role], f"{role} model") for role in ("query", "calibration"))
+def figure_caption(rows: Sequence[Ratio], distances: pa.Table) -> str:
+    """The caption: estimates, references, and the numbers of models and images."""
+    model_counts = replicates(distances)
+    models = f"{format_range([ratio.row['models'] or 0 for ratio in rows])} of each target"
+    if model_counts:
+        counts = (format_count(model_counts[role], f"{role} model") for role in ("query", "calibration"))
         models = f"{', '.join(counts)}, {models}"
-    images = format_range([ratio.row["images"] or 0 for ratio in shown])
-    sentences = (*_explain_estimates(shown), *_explain_references(shown))
+    images = format_range([ratio.row["images"] or 0 for ratio in rows])
+    sentences = (*_explain_estimates(rows), *_explain_references(rows))
     return f"{' '.join(sentences)} n: {models}, {images} images."
 
 
-def _explain_estimates(shown: Sequence[Ratio]) -> Iterator[str]:
-    """What is estimated, and over what its interval is."""
+def _explain_estimates(rows: Sequence[Ratio]) -> Iterator[str]:
     yield (
-        "One-sided rho: how far a target's confidences on the query set D_Q lie below those of query models, which "
-        "were trained on it, divided by how far those of calibration models do, which were trained on D_C."
+        "One-sided rho: the distance by which a target's confidences on D_Q lie below those of query models (trained "
+        "on D_Q), divided by the same distance of calibration models (trained on D_C)."
     )
-    if any(ratio.two_sided is not None for ratio in shown):
+    if any(ratio.two_sided is not None for ratio in rows):
         yield (
-            "Hollow: the published rho of the same run. Its KS distance has no sign, so that a target that is surer of "
-            "D_Q than query models counts as far from them, too."
+            "Hollow: the published rho of the same run. Its KS distance has no sign, so a target that is more certain "
+            "about D_Q than query models also counts as distant."
         )
-    yield "It decides nothing: other data of the same kind lowers it as D_Q does."
-    if any(ratio.ends for ratio in shown):
-        yield "Line: 95 % interval over models, hidden where narrower than its mark."
+    yield "It decides nothing: training on other data of the same kind also lowers it."
+    if any(ratio.ends for ratio in rows):
+        yield "Line: 95 % interval over models, hidden if it is narrower than its mark."
 
 
-def _explain_references(shown: Sequence[Ratio]) -> Iterator[str]:
-    """What the estimates are compared with."""
-    floors = sorted({ratio.floor for ratio in shown if ratio.floor is not None})
+def _explain_references(rows: Sequence[Ratio]) -> Iterator[str]:
+    floors = sorted({ratio.floor for ratio in rows if ratio.floor is not None})
     if floors:
-        least, most = drawing.format_number(floors[0]), drawing.format_number(floors[-1])
+        lowest, highest = drawing.format_number(floors[0]), drawing.format_number(floors[-1])
         yield (
             "Dotted: models trained on all of D_Q have a rho of "
-            f"{least if least == most else f'{least} to {most}'}, not 0, since two such models differ, too."
+            f"{lowest if lowest == highest else f'{lowest} to {highest}'}, not 0, since two such models also differ."
         )
-    if any(ratio.paper is not None for ratio in shown):
-        yield "Diamond: the paper's own number, two-sided and without an interval."
-    if any(ratio.rule for ratio in shown):
-        yield "On the right: single triples of models that the published rule, two-sided rho ≥ 1, calls forgotten."
-    limit = axis_limits(shown)[1]
-    if any(ratio.rho is not None and ratio.ends and ratio.ends[1] > limit for ratio in shown):
-        yield "An arrow: the interval goes on."
+    if any(ratio.paper is not None for ratio in rows):
+        yield "Diamond: the paper's number, two-sided and without an interval."
+    if any(ratio.rule for ratio in rows):
+        yield "Right: single triples of models that the published rule, two-sided rho ≥ 1, calls forgotten."
+    limit = axis_limits(rows)[1]
+    if any(ratio.rho is not None and ratio.ends and ratio.ends[1] > limit for ratio in rows):
+        yield "Arrow: the interval continues."

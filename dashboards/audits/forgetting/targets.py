@@ -1,4 +1,4 @@
-"""The roles of models, the names of targets and the decisions of the audit, and how each looks in every figure."""
+"""Roles of models, names of targets and decisions, with their look in every figure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dashboards.run import Run
 from dashboards.summary import finite
 
 NAMES = {"query": "query models", "calibration": "calibration models"}
-# Colour, mark and dash. Who has forgotten looks like calibration models, who has not like query models.
+# Colour, mark and dash. *Forgotten* looks like calibration models, *not forgotten* like query models.
 ROLES: Mapping[str, legend.Series] = {
     "query": ("canary", "^", (0, (5, 1.5))),
     "calibration": ("twin", "o", (0, (1, 1.2))),
@@ -28,10 +28,10 @@ DECISIONS = {
     "not assessable": ("violet", "X"),
     "not forgotten": ("canary", "^"),
 }
-# The line that a decision compares intervals with, and that at what is seen of models trained like the query models.
+# The line of the rule's boundary, and that of models trained like the query models.
 BOUND: Mapping[str, Any] = {"color": drawing.light("ink"), "linewidth": 1.0, "linestyle": "-"}
 FLOOR: Mapping[str, Any] = {"color": drawing.light("muted"), "linewidth": 1.4, "linestyle": (0, (1, 1.5))}
-ModelGroup = tuple[str, int]  # role and number of the target, -1 where it is none
+ModelGroup = tuple[str, int]  # role and number of the target, -1 without a target
 
 
 @with_columns(("target", "name"), dict)
@@ -40,9 +40,8 @@ def target_names(ratios: pa.Table) -> dict[int, str]:
     return dict(zip(integers(ratios, "target").tolist(), texts(ratios, "name").tolist(), strict=True))
 
 
-def group_name(who: ModelGroup, names: Mapping[int, str]) -> str:
-    """The name of a role or a target."""
-    role, number = who
+def group_name(group: ModelGroup, names: Mapping[int, str]) -> str:
+    role, number = group
     if role == "partial":
         return f"known share {number + 1}"
     return NAMES.get(role) or names.get(number) or f"target {number}"
@@ -60,17 +59,17 @@ def values_by_group(table: pa.Table, column: str) -> dict[ModelGroup, NDArray[np
     if column not in table.column_names:
         return {}
     role, number, values = texts(table, "model"), target_numbers(table), numbers(table, column)
-    there = (role != "") & ~np.isnan(values)
-    by_who = {}
-    for who in sort_groups(zip(role[there].tolist(), number[there].tolist(), strict=True)):
-        by_who[who] = values[there & (role == who[0]) & (number == who[1])]
-    return by_who
+    is_known = (role != "") & ~np.isnan(values)
+    values_by_group = {}
+    for group in sort_groups(zip(role[is_known].tolist(), number[is_known].tolist(), strict=True)):
+        values_by_group[group] = values[is_known & (role == group[0]) & (number == group[1])]
+    return values_by_group
 
 
-def sort_groups(everybody: Any) -> list[ModelGroup]:
+def sort_groups(groups: Any) -> list[ModelGroup]:
     roles = ("query", "calibration", "partial", "target")
-    known = {who for who in everybody if who[0] in roles}
-    return sorted(known, key=lambda who: (roles.index(who[0]), who[1]))
+    known_groups = {group for group in groups if group[0] in roles}
+    return sorted(known_groups, key=lambda group: (roles.index(group[0]), group[1]))
 
 
 @with_columns(("query", "model", "replicate"), dict)
@@ -93,7 +92,7 @@ def format_count(number: int, name: str) -> str:
 
 
 def two_sided_mark() -> dict[str, Any]:
-    """The mark of what the published, two-sided distance gives in the same run."""
+    """The mark of the published, two-sided distance of the same run."""
     return {
         "color": drawing.light("violet"),
         "marker": "v",
@@ -103,5 +102,5 @@ def two_sided_mark() -> dict[str, Any]:
 
 
 def legend_height(legends: int) -> float:
-    """The inches over rows of names that hold a legend of so many rows."""
+    """The height in inches of a legend with this number of rows."""
     return 0.21 * legends + 0.18

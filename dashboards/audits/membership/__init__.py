@@ -1,4 +1,4 @@
-"""What `membership` draws of a run whose models have halves of the records: influence by record, and attacks."""
+"""The figures of `membership` for halves of the records: the effect of each record, and attacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["figures", "gallery"]
 
 
 def figures(run: Run) -> Iterable[Figure | None]:
-    """The records first, on which the answer rests, then the attacks."""
+    """The records, which decide the answer, then the attacks."""
     return (
         influence(run.table("records")),
         roc(run.table("roc")),

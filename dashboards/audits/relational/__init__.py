@@ -1,4 +1,4 @@
-"""What `relational` draws of a run: whether hidden answers are given from memory."""
+"""The figures of `relational`: hidden answers that are given from memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["figures", "gallery"]
 
 
 def figures(run: Run) -> Iterable[Figure | None]:
-    """m first, then the four curves that it is made of, and the linear model."""
+    """m, the four curves that define it, and the linear model."""
     return (
         memorization(run.table("memorization")),
         answers(run.table("memorization")),

@@ -1,4 +1,4 @@
-"""Curves by epoch: when memorization begins, and how often answers are right on whole and on corrupted contexts."""
+"""Curves over epochs: memorization, and correct answers on whole and on corrupted contexts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dashboards.columns import numbers, with_columns
 
 SCORES: Mapping[str, str] = {"exact_match": "exact match", "f1": "F1"}
 GOLDS = {"one": "one gold answer on both parts", "all": "all gold answers, as published"}
-# Each panel's title, with the column and the score that it shows; the first is what the answer rests on.
+# Title of each panel, with its column and score; the first decides the answer.
 PANELS = {
     "relational m by exact match": ("relational_m", "exact_match"),
     "m by exact match": ("m", "exact_match"),
     "m by F1": ("m", "f1"),
 }
-# Column -> what it is, colour, mark and dash: colour tells the part of the data, dash and mark the kind of context.
+# Column: label and look. Colour shows the part of the data, dash and marker the kind of context.
 LINES: dict[str, tuple[str, legend.Series]] = {
     "s_train": ("training, whole context", ("canary", "o", "-")),
     "s_validation": ("held out, whole context", ("twin", "s", "-")),
@@ -30,37 +30,41 @@ STEP, TALL_STEP = 1.8, 2.0  # inches from a panel to the next: of m, and of answ
 
 
 def memorization(table: pa.Table) -> Figure | None:
-    """m by exact match and by F1, with one gold answer on both parts and as published, below relational m: figure 3."""
-    shown: dict[tuple[str, str], Curve] = {}  # by panel and gold answers
+    """Draw relational m, and m by exact match and F1, with one gold answer and as published: figure 3."""
+    curves_by_panel: dict[tuple[str, str], Curve] = {}  # by panel and gold answers
     for panel, (column, score) in PANELS.items():
         for golds in GOLDS:
-            found = read_curve(table, column, score, golds)
-            if found is not None and not np.isnan(found.value).all():
-                shown[panel, golds] = found
-    if not shown:
+            panel_curve = read_curve(table, column, score, golds)
+            if panel_curve is not None and not np.isnan(panel_curve.value).all():
+                curves_by_panel[panel, golds] = panel_curve
+    if not curves_by_panel:
         return None
-    if all(same(shown[panel, "one"], found) for (panel, golds), found in shown.items() if golds == "all"):
-        shown = {(panel, golds): found for (panel, golds), found in shown.items() if golds == "one"}
-    drawn_golds = list(dict.fromkeys(golds for _, golds in shown))
+    if all(
+        same(curves_by_panel[panel, "one"], panel_curve)
+        for (panel, golds), panel_curve in curves_by_panel.items()
+        if golds == "all"
+    ):
+        curves_by_panel = {
+            (panel, golds): panel_curve for (panel, golds), panel_curve in curves_by_panel.items() if golds == "one"
+        }
+    drawn_golds = list(dict.fromkeys(golds for _, golds in curves_by_panel))
     caption = (
-        "m: the share of corrupted contexts on which a training question is still answered rightly, less that of "
-        "held-out questions. Relational m, on which the answer rests, leaves out what comes of answers that are merely "
-        "common in one part. Bands: 95 % intervals of resampled contexts. Dashed line: 0, nothing memorised. One gold "
-        "answer counts on both parts"
+        "m: share of training questions that are answered correctly on corrupted contexts, minus that share for "
+        "held-out questions. Relational m, which decides the answer, excludes answers that are merely common in one "
+        "part. Bands: 95 % intervals over resampled contexts. Dashed: 0, nothing memorised. One gold answer counts on "
+        "both parts"
     )
     caption += (
-        "; as published, several gold answers count of held-out questions, which lowers m where there are several."
-        if "all" in drawn_golds
-        else "."
+        "; as published, all gold answers of held-out questions count, which lowers m." if "all" in drawn_golds else "."
     )
-    titles = list(dict.fromkeys(panel for panel, _ in shown))
+    titles = list(dict.fromkeys(panel for panel, _ in curves_by_panel))
     looks = dict(zip(GOLDS, drawing.SERIES, strict=False))
     facets = []
     for title in titles:
-        of_panel = {golds: found for (name, golds), found in shown.items() if name == title}
+        of_panel = {golds: panel_curve for (name, golds), panel_curve in curves_by_panel.items() if name == title}
         curves = [
-            curve(found, looks[golds], width=1.4, alpha=0.15 if golds == "one" else 0)
-            for golds, found in reversed(of_panel.items())
+            curve(panel_curve, looks[golds], width=1.4, alpha=0.15 if golds == "one" else 0)
+            for golds, panel_curve in reversed(of_panel.items())
         ]
         epochs = epoch_axis(list(of_panel.values()), title == titles[-1])
         facets.append(Facet([level(0), *curves], title, Axis(), epochs))
@@ -68,7 +72,10 @@ def memorization(table: pa.Table) -> Figure | None:
         "memorization",
         "Are hidden answers given from memory?",
         caption,
-        " ".join(f"{panel}, {GOLDS[golds]}: {found.describe()} at the end." for (panel, golds), found in shown.items()),
+        " ".join(
+            f"{panel}, {GOLDS[golds]}: {panel_curve.describe()} at the end."
+            for (panel, golds), panel_curve in curves_by_panel.items()
+        ),
         STEP * len(titles) + 0.4 + legend.height(len(drawn_golds), 1),
         facet_panels(facets, STEP),
         [legend.series_entry(GOLDS[golds], looks[golds]) for golds in drawn_golds],
@@ -77,29 +84,31 @@ def memorization(table: pa.Table) -> Figure | None:
 
 
 def answers(table: pa.Table) -> Figure | None:
-    """Exact match and F1 of the four sets of questions, where the first gold answer counts: figures 2 to 4."""
-    shown = {
-        score: {name: found for name in LINES if (found := read_curve(table, name, score, "one")) is not None}
+    """Draw exact match and F1 of the four sets of questions, with the first gold answer: figures 2 to 4."""
+    curves_by_panel = {
+        score: {
+            name: panel_curve for name in LINES if (panel_curve := read_curve(table, name, score, "one")) is not None
+        }
         for score in SCORES
     }
-    shown = {score: of_score for score, of_score in shown.items() if of_score}
-    if not shown:
+    curves_by_panel = {score: of_score for score, of_score in curves_by_panel.items() if of_score}
+    if not curves_by_panel:
         return None
     facets = []
-    for score, of_score in shown.items():
-        curves = [curve(found, LINES[name][1], width=1.4) for name, found in of_score.items()]
-        epochs = epoch_axis(list(of_score.values()), score == list(shown)[-1])
+    for score, of_score in curves_by_panel.items():
+        curves = [curve(panel_curve, LINES[name][1], width=1.4) for name, panel_curve in of_score.items()]
+        epochs = epoch_axis(list(of_score.values()), score == list(curves_by_panel)[-1])
         facets.append(Facet(curves, f"{SCORES[score]}, share", Axis(limits=(-0.03, 1.03)), epochs))
     return Chart(
         "answers",
         "How often are the answers right?",
         _answer_caption(table),
         " ".join(
-            f"{LINES[name][0].capitalize()}, {SCORES[score]}: {found.describe()} at the end."
-            for score, of_score in shown.items()
-            for name, found in of_score.items()
+            f"{LINES[name][0].capitalize()}, {SCORES[score]}: {panel_curve.describe()} at the end."
+            for score, of_score in curves_by_panel.items()
+            for name, panel_curve in of_score.items()
         ),
-        TALL_STEP * len(shown) + 0.4 + legend.height(len(LINES)),
+        TALL_STEP * len(curves_by_panel) + 0.4 + legend.height(len(LINES)),
         facet_panels(facets, TALL_STEP),
         [legend.series_entry(label, series, markersize=4.5) for label, series in LINES.values()],
     ).figure()
@@ -110,9 +119,9 @@ def _answer_caption(table: pa.Table) -> str:
     row = table.slice(table.num_rows - 1).to_pylist()[0]
     kind = "questions with a numeric answer" if table["questions"][0].as_py() == "numeric" else "questions"
     return (
-        f"The share of {kind} answered rightly after each epoch that was asked, as they stand (solid) and with what "
-        "the answer is read from taken out of the context (dashed); bands: 95 % intervals of resampled contexts. The "
-        "first gold answer alone counts on both parts. What is memorised is the distance of the two dashed lines. "
+        f"Share of {kind} answered correctly after each evaluated epoch, on whole contexts (solid) and on corrupted "
+        "contexts (dashed). Bands: 95 % intervals over resampled contexts. Only the first gold answer counts on both "
+        "parts. The distance between the dashed lines is memory. "
         f"n: {row['train_questions']:,} training questions of {row['train_contexts']:,} contexts, "
         f"{row['validation_questions']:,} held-out ones of {row['validation_contexts']:,}, {row['replicates']} "
         f"training{'s' * (row['replicates'] != 1)}."
@@ -121,34 +130,34 @@ def _answer_caption(table: pa.Table) -> str:
 
 @with_columns(("questions", "score", "golds", "epoch"))
 def read_curve(table: pa.Table, name: str, score: str, golds: str) -> Curve | None:
-    """The column `name` of the memorization table by epoch, of the first subset of questions; None where it has none.
+    """Return the column `name` of the memorization table by epoch, for the first subset of questions; None if empty.
 
-    An epoch that is not known is 0.
+    An unknown epoch is 0.
     """
     questions = table["questions"][0].as_py()
-    kept = [
-        at
-        for at, row in enumerate(table.select(["questions", "score", "golds"]).to_pylist())
+    row_numbers = [
+        row_number
+        for row_number, row in enumerate(table.select(["questions", "score", "golds"]).to_pylist())
         if (row["questions"], row["score"], row["golds"]) == (questions, score, golds)
     ]
-    if not kept:
+    if not row_numbers:
         return None
-    rows = table.take(pa.array(kept))
+    rows = table.take(pa.array(row_numbers))
     columns = [numbers(rows, column) for column in ("epoch", name, f"{name}_low", f"{name}_high")]
     columns[0] = np.nan_to_num(columns[0])
     order = np.argsort(columns[0], kind="stable")
     return Curve(*(column[order] for column in columns))
 
 
-def same(one: Curve, other: Curve) -> bool:
-    """Whether two curves have equal values, as where no question has several gold answers."""
-    return np.array_equal(one.value, other.value, equal_nan=True)
+def same(one: Curve, second: Curve) -> bool:
+    """Return whether two curves are equal, as if no question has several gold answers."""
+    return np.array_equal(one.value, second.value, equal_nan=True)
 
 
-def epoch_axis(shown: Sequence[Curve], last: bool) -> Axis:
-    """The axis of epochs, with labels below the `last` panel; without ticks where the training is not known."""
-    known = np.concatenate([each.places for each in shown])
-    limits = drawing.padded_limits([float(known.min()), float(known.max())], 0.03)
-    if known.max() == 0:
+def epoch_axis(curves: Sequence[Curve], last: bool) -> Axis:
+    """Return the axis of epochs, with labels below the `last` panel; without ticks for an unknown training."""
+    epochs = np.concatenate([drawn_curve.places for drawn_curve in curves])
+    limits = drawing.padded_limits([float(epochs.min()), float(epochs.max())], 0.03)
+    if epochs.max() == 0:
         return Axis(limits=limits, ticks=([], []))
     return Axis("epoch" if last else "", limits, 6, whole=True, worded=last)

@@ -1,4 +1,4 @@
-"""Questions whose hidden answers are given all the same, with their contexts, as in table 1."""
+"""Questions whose hidden answers are given correctly, with their contexts, as in table 1."""
 
 from __future__ import annotations
 
@@ -20,49 +20,47 @@ from tasks.question_answering.question_sets import ANSWERS
 EACH = 12  # questions of each part
 TITLE = "Hidden answers"
 CAPTION = (
-    f"Questions that are answered rightly though the context no longer says it: up to {EACH} of the training part, of "
-    f"which some may be remembered, and up to {EACH} held-out ones, which cannot be."
+    f"Questions answered correctly although the answer was removed from the context: up to {EACH} training questions, "
+    f"some of which may be memorised, and up to {EACH} held-out questions, which cannot be."
 )
 PARTS = {"train": "Training questions", "validation": "Held-out questions"}
 
 
 def examples(run: Run, show_images: bool) -> Gallery | None:
-    """The questions of both parts; of private data a note with their number."""
+    """Show the questions of both parts; for private data a note with their number."""
     table = run.table("questions")
     if "corrupted_exact_match" not in table.column_names:
         return None
-    given = table.filter(pc.field("corrupted_exact_match") > 0)
+    correct_answers = table.filter(pc.field("corrupted_exact_match") > 0)
     config = run.private_config
     question = config.question if isinstance(config, Relational) else None
     if not isinstance(question, Answers):
-        return Gallery(
-            CAPTION, False, "They cannot be shown: the audit has changed since the run was made.", title=TITLE
-        )
+        return Gallery(CAPTION, False, "They cannot be shown: the audit has changed since the run.", title=TITLE)
     if not (show_images or is_embedded(question.data.name)):
-        count = given.filter(pc.field("split") == "train").num_rows
-        ids = ", ".join(given.filter(pc.field("split") == "train")["id"].slice(0, EACH).to_pylist())
+        count = correct_answers.filter(pc.field("split") == "train").num_rows
+        ids = ", ".join(correct_answers.filter(pc.field("split") == "train")["id"].slice(0, EACH).to_pylist())
         yours = (
-            f"Texts of {question.data.named().name} are yours and are not shown unless asked for with --show-texts. "
-            f"{count:,} training questions are answered rightly on a corrupted context{': ' + ids if ids else ''}."
+            f"Texts of {question.data.named().name} are private. Pass --show-texts to show them. {count:,} training "
+            f"questions are answered correctly on a corrupted context{': ' + ids if ids else ''}."
         )
         return Gallery(CAPTION, False, yours, title=TITLE)
     try:
-        shown = tuple(records(run, question, given))
+        example_records = tuple(records(run, question, correct_answers))
     except (ValueError, OSError, KeyError, StoreError) as error:  # DatasetError among them
         return Gallery(CAPTION, False, f"They cannot be shown{error_reason(run, error)}.", title=TITLE)
-    return Gallery(CAPTION, bool(shown), records=shown, title=TITLE) if shown else None
+    return Gallery(CAPTION, bool(example_records), records=example_records, title=TITLE) if example_records else None
 
 
-def records(run: Run, asked: Answers, given: pa.Table) -> Iterator[Record]:
-    """The first questions of each part, as table 1 has them."""
-    questions = load_questions(asked.data)
+def records(run: Run, question_config: Answers, correct_answers: pa.Table) -> Iterator[Record]:
+    """Yield the first questions of each part, as in table 1."""
+    questions = load_questions(question_config.data)
     answers = _last_answers(run)
     for split, heading in PARTS.items():
-        for row in given.filter(pc.field("split") == split).slice(0, EACH).to_pylist():
+        for row in correct_answers.filter(pc.field("split") == split).slice(0, EACH).to_pylist():
             question = questions.by_id[row["id"]]
             fields = (
                 ("context", question.context),
-                ("corrupted", asked.corruption.corrupt_context(question)),
+                ("corrupted", question_config.corruption.corrupt_context(question)),
                 ("question", question.question),
                 ("right answer", _join_answer(question.golds[0])),
                 ("answer, corrupted", _join_answer(answers.get((row["id"], True), ()))),
@@ -74,8 +72,9 @@ def records(run: Run, asked: Answers, given: pa.Table) -> Iterator[Record]:
 
 
 def _record_title(question: Question, row: Mapping[str, Any]) -> str:
-    """The question's id, and in how many trainings its hidden answer is given."""
-    rightly, replicates = round(row["corrupted_exact_match"] * row["replicates"]), row["replicates"]
+    """Return the question's id, and the number of trainings with the hidden answer."""
+    rightly = round(row["corrupted_exact_match"] * row["replicates"])
+    replicates = row["replicates"]
     return question.id if replicates == 1 else f"{question.id}, in {rightly} of {replicates} trainings"
 
 
@@ -84,7 +83,7 @@ def _join_answer(answer: Answer) -> str:
 
 
 def _last_answers(run: Run) -> dict[tuple[str, bool], Answer]:
-    """The answers of the last model at its last epoch, by the question's id and whether its context is corrupted."""
+    """Return the answers of the last model after its last epoch, by question id and kind of context."""
     for key in _answer_keys(run):
         table = run.store.read(key)
         if not table.schema.equals(ANSWERS) or not table.num_rows:
@@ -96,8 +95,8 @@ def _last_answers(run: Run) -> dict[tuple[str, bool], Answer]:
 
 
 def _answer_keys(run: Run) -> Iterator[str]:
-    """The keys of stored answers: of the tables from which the questions are scored, the last epoch's first."""
-    stored = stored_keys(run.store)
+    """Yield the keys of the stored answers behind the scores, the last epoch first."""
+    existing_keys = stored_keys(run.store)
     for scores in reversed(run.journal.roots().get("scores", ())):
-        if scores in stored:
-            yield from (key for key in run.store.record(scores, check=False).get("inputs", ()) if key in stored)
+        if scores in existing_keys:
+            yield from (key for key in run.store.record(scores, check=False).get("inputs", ()) if key in existing_keys)

@@ -1,4 +1,4 @@
-"""The linear model: learning and memorization over time, and what differential privacy leaves of the latter."""
+"""Figures of the linear model: learning and memorization over time, and memorization under differential privacy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dashboards.chart import Axis, Chart, Curve, Facet, Figure, curve, facet_pan
 from dashboards.columns import groups, numbers, with_columns
 from dashboards.summary import finite
 
-STEP, PRIVATE_STEP = 2.1, 1.8  # inches from a panel to the next
+STEP, PRIVATE_STEP = 2.1, 1.8  # inches between panels
 LINES: dict[str, tuple[str, legend.Series]] = {
     "learning": ("1 - loss", ("twin", "", "-")),
     "memorization": ("memorization, raw query", ("canary", "", (0, (4, 2)))),
@@ -33,14 +33,15 @@ Row = Mapping[str, Any]
 
 @with_columns({"samples", "features", "time", *LINES})
 def flow(table: pa.Table) -> Figure | None:
-    """A panel for each size, with the bands of intervals over trainings: figures 1 and 5."""
+    """Draw a panel for each size, with intervals over trainings: figures 1 and 5."""
     rows_of_size = {size: rows.sort_by("time") for size, rows in groups(table, "samples", "features").items()}
     trainings = sorted({int(count) for count in numbers(table, "n")})
     caption = (
-        "Linear models trained to tell x from z = (x, y) by gradient flow from 0, on Gaussian samples. Learning is 1 "
-        "less the loss; memorization 1 less the error of the answer to [0, y], which does not contain x. Both are "
-        "about 1/2 where every answer is 0 (dashed): memorization above it is memory. Bands: 95 % intervals over "
-        f"{' to '.join(map(str, trainings[:: max(1, len(trainings) - 1)]))} trainings, each on samples of its own."
+        "Linear models that predict x from z = (x, y), trained by gradient flow from 0 on Gaussian samples. Learning "
+        "is 1 minus the loss. Memorization is 1 minus the error of the prediction for [0, y], which does not contain "
+        "x. Both are about 1/2 if every prediction is 0 (dashed); memorization above 1/2 is memory. Bands: 95 % "
+        f"intervals over {' to '.join(map(str, trainings[:: max(1, len(trainings) - 1)]))} trainings, each on its own "
+        "samples."
     )
     facets: list[Facet] = []
     for (samples, features), rows in rows_of_size.items():
@@ -65,28 +66,28 @@ def flow(table: pa.Table) -> Figure | None:
 
 
 def _describe_size(samples: int, features: int, part: pa.Table) -> str:
-    values, times = numbers(part, "memorization"), numbers(part, "time")
-    at = int(np.argmax(values))
+    values = numbers(part, "memorization")
+    times = numbers(part, "time")
+    peak = int(np.argmax(values))
     return (
-        f"{samples} samples, {features} features: memorization is highest, "
-        f"{drawing.format_number(float(values[at]))}, at "
-        f"time {drawing.format_number(float(times[at]))}, and {drawing.format_number(float(values[-1]))} at the end."
+        f"{samples} samples, {features} features: memorization peaks at {drawing.format_number(float(values[peak]))} "
+        f"(time {drawing.format_number(float(times[peak]))}) and ends at {drawing.format_number(float(values[-1]))}."
     )
 
 
 @with_columns(("mechanism", "epsilon", "m", "success_bound"))
 def privacy(table: pa.Table) -> Figure | None:
-    """A panel for each mechanism: m of the better query with its interval, below its bounds."""
-    shown = {name: _better_query_rows(table.to_pylist(), name) for name in MECHANISMS}
-    shown = {name: rows for name, rows in shown.items() if rows}
-    if not shown:
+    """Draw a panel for each mechanism: m of the better query with its interval, and its bounds."""
+    rows_by_mechanism = {name: _better_query_rows(table.to_pylist(), name) for name in MECHANISMS}
+    rows_by_mechanism = {name: rows for name, rows in rows_by_mechanism.items() if rows}
+    if not rows_by_mechanism:
         return None
-    n = next(iter(shown.values()))[0]["n"]
+    n = next(iter(rows_by_mechanism.values()))[0]["n"]
     caption = (
-        "m: how much more often x is told from y on training samples than on fresh ones, by the better of two queries. "
-        "Lines: 95 % intervals over trainings, hidden where narrower than their mark. Above the lines of the bounds m "
-        "cannot lie; epsilon / H(X) is for a pure epsilon only, which noisy gradient descent does not give. "
-        f"n: {n:,} trainings at each epsilon, each on samples of its own."
+        "m: success rate of predicting x from y on training samples, minus that on fresh samples, by the better of two "
+        "queries. Lines: 95 % intervals over trainings, hidden if narrower than the marker. m cannot exceed the "
+        "bounds; epsilon / H(X) requires a pure epsilon, which noisy gradient descent does not provide. "
+        f"n: {n:,} trainings per epsilon, each on its own samples."
     )
     colour, marker, _ = drawing.SERIES[0]
     handles = [legend.line("measured m", color=drawing.light(colour), marker=marker, linewidth=1.8)]
@@ -94,18 +95,18 @@ def privacy(table: pa.Table) -> Figure | None:
         legend.line(label, color=drawing.light(bound), linestyle=dash, linewidth=1.3)
         for label, bound, dash in BOUNDS.values()
     ]
-    every = [row["epsilon"] for rows in shown.values() for row in rows]
-    facets = [_mechanism_facet(name, rows) for name, rows in shown.items()]
+    every = [row["epsilon"] for rows in rows_by_mechanism.values() for row in rows]
+    facets = [_mechanism_facet(name, rows) for name, rows in rows_by_mechanism.items()]
     return Chart(
         "private",
-        "What does differential privacy leave of it?",
+        "How much memorization remains under differential privacy?",
         caption,
         " ".join(
             f"{MECHANISMS[name].capitalize()}: m {drawing.format_number(rows[0]['m'])} at epsilon "
             f"{rows[0]['epsilon']:g}, {drawing.format_number(rows[-1]['m'])} at {rows[-1]['epsilon']:g}."
-            for name, rows in shown.items()
+            for name, rows in rows_by_mechanism.items()
         ),
-        PRIVATE_STEP * len(shown) + 0.45 + legend.height(3, 1),
+        PRIVATE_STEP * len(rows_by_mechanism) + 0.45 + legend.height(3, 1),
         facet_panels(facets, PRIVATE_STEP, Axis("epsilon", log=every), foot=0.55),
         handles,
         columns=1,
@@ -113,7 +114,7 @@ def privacy(table: pa.Table) -> Figure | None:
 
 
 def _mechanism_facet(name: str, rows: Sequence[Row]) -> Facet:
-    """m by epsilon with its intervals and bounds."""
+    """Draw m over epsilon with intervals and bounds."""
     epsilons = [row["epsilon"] for row in rows]
     bounds = [
         line(
@@ -125,15 +126,15 @@ def _mechanism_facet(name: str, rows: Sequence[Row]) -> Facet:
         )
         for column, (_, bound, dash) in BOUNDS.items()
     ]
-    whole = [row for row in rows if finite(row["low"])]
-    path = drawing.segment_path(*([row[end] for row in whole] for end in ("epsilon", "low", "high")))
+    with_interval = [row for row in rows if finite(row["low"])]
+    path = drawing.segment_path(*([row[end] for row in with_interval] for end in ("epsilon", "low", "high")))
     colour, marker, _ = drawing.SERIES[0]
     measured = [line(*path, colour, linewidth=1.8), marks(epsilons, [row["m"] for row in rows], colour, marker, 5)]
     return Facet([level(0), *bounds, *measured], MECHANISMS[name], Axis(limits=(-0.06, 1.0), most=4))
 
 
 def _better_query_rows(rows: Sequence[Row], mechanism: str) -> list[Row]:
-    """The rows of a mechanism by epsilon, of the query with the larger m each."""
+    """Return the rows of a mechanism by epsilon, for the query with the larger m."""
     best: dict[float, Row] = {}
     for row in rows:
         if row["mechanism"] == mechanism and row["epsilon"] is not None:

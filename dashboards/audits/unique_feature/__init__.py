@@ -1,4 +1,4 @@
-"""What `unique_feature` draws of a run: the canaries' models against their twins, which never saw the feature."""
+"""The figures of `unique_feature`: canary models and their control models, which never saw the feature."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["figures", "gallery", "sweep"]
 
 
 def figures(run: Run) -> Iterable[Figure | None]:
-    """The effect first, then how well each score detects it, then what memory is associated with."""
+    """The effect first, then the detection rate of each score, then correlates of memory."""
     pairs = Pairs(run.table("canary_scores"))
     chosen, retraced = run.table("chosen"), run.table("traced")
     return (

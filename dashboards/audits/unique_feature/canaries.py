@@ -1,4 +1,4 @@
-"""The rank of the feature for each canary: which of them are remembered, and how small exact p-values are."""
+"""The rank of the feature for each canary, and the exact p-values of every score."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tasks.numerics.statistics import proportion
 
 NEEDED = {"canary", "p_value", "adjusted_p", "called"}
 IN_FAMILY, AMONG_ALL = {"shift", "rank", "members"}, {"read_out", "inked", "read_by_chance", "glyphs"}
-WIDE = 1e-4  # a p-value from which on the axis has powers of ten alone
+WIDE = 1e-4  # p-value below which the axis shows powers of ten only
 EDGE = 0.85  # inches on the left
-FLAGGED = 12  # called canaries whose rows of the training images are named
+FLAGGED = 12  # called canaries that the description names by their training image
 CALLS = f"Filled: called memorised at a false discovery rate of {FDR:.0%} (Benjamini and Hochberg)."
 LEVELS = (0.05, 0.01, 0.001)
 EXACT = ("score", "feature", "p_value", "exposure", "drawn")
@@ -30,9 +30,9 @@ EXACT = ("score", "feature", "p_value", "exposure", "drawn")
 
 @with_columns(NEEDED)
 def verdicts(table: pa.Table) -> Figure | None:
-    """Each canary's p-value, the called ones filled, against what it left: the shift of its feature, or what is read.
+    """Each canary's p-value over its shift, or over the number of cells read out; called canaries are filled.
 
-    The ranks are among all glyphs, or among the members of the feature's family.
+    The ranks are among all glyphs, or in the feature's family.
     """
     names = set(table.column_names)
     if not names >= IN_FAMILY and not names >= AMONG_ALL:
@@ -40,14 +40,14 @@ def verdicts(table: pa.Table) -> Figure | None:
     p_value, called = numbers(table, "p_value"), integers(table, "called") == 1
     among_all = names >= AMONG_ALL
     if among_all:
-        # Counts of cells would lie on one another.
+        # Equal counts of cells would overlap.
         left = numbers(table, "read_out") + 0.5 * ((np.arange(table.num_rows) * GOLDEN) % 1 - 0.5)
-        caption, across = _glyph_caption(table), "cells of the glyph that are read out"
+        caption, across = _glyph_caption(table), "cells of the glyph read out"
         null = float(numbers(table, "read_by_chance").mean())
     else:
         left = numbers(table, "shift")
         caption, across, null = _family_caption(table), "shift towards the label, nats", 0.0
-    title = "Which single canaries are remembered?"
+    title = "Which canaries are remembered?"
     words = _describe_verdicts(integers(table, "canary"), p_value, called)
     wide = bool(p_value.min() < WIDE)
     look = mark("canary", len(left))
@@ -83,30 +83,30 @@ def verdicts(table: pa.Table) -> Figure | None:
 
 
 def _family_caption(table: pa.Table) -> str:
-    """The caption where each feature was ranked among the members of its family."""
+    """The caption for ranks in the feature's family."""
     members, n = int(integers(table, "members").min()), table.num_rows
     least = int(np.ceil(n / (FDR * members) - 1e-9))
-    floor = f" With so many others, fewer than {least} could not be called." if least > 1 else ""
+    floor = f" With this number of others, fewer than {least} could not be called." if least > 1 else ""
     return (
-        "Each mark is one canary: how much more its model says its label for the feature than its twin does, less the "
-        f"same for the {members - 1} others of the feature's family (across), and the rank of that among them as a "
-        f"p-value (up). {CALLS} "
-        f"Where no canary is remembered and features were drawn from the family, any is called in at most {FDR:.0%} of "
-        "runs; of a chosen feature p is as good as its likeness to the others."
+        "Each mark is one canary. Across: increase of log P(label | feature) from its control model to its own model, "
+        f"less the mean increase for the {members - 1} others of the feature's family. Up: p-value of its rank among "
+        f"them. {CALLS} "
+        f"If no canary is remembered and features were drawn at random, any is called in at most {FDR:.0%} of runs; "
+        "for a chosen feature this holds if it resembles the others."
         f"{floor}"
     )
 
 
 def _glyph_caption(table: pa.Table) -> str:
-    """The caption where each glyph was ranked among all of its ink."""
+    """The caption for ranks among all glyphs of the same ink."""
     glyphs, inked = int(integers(table, "glyphs").min()), int(integers(table, "inked").max())
     chance = drawing.format_number(float(numbers(table, "read_by_chance").mean()))
     return (
-        f"Each mark is one canary: how many of its glyph's {inked} cells are among the {inked} in which its model's "
-        f"slopes exceed its twin's most (across, apart from others of one count; grey: {chance} by chance), and the "
-        f"glyph's rank among all {glyphs:,} as a p-value (up). {CALLS} "
-        f"Where no canary is remembered and glyphs were drawn, any is called in at most {FDR:.0%} of runs; of a chosen "
-        "glyph p is as good as its likeness to all others."
+        f"Each mark is one canary. Across: how many of its glyph's {inked} cells are among the {inked} cells in which "
+        f"the slopes of its model exceed those of its control model most, scattered to avoid overlap (grey: {chance} "
+        f"by chance). Up: p-value of the glyph's rank among all {glyphs:,}. {CALLS} "
+        f"If no canary is remembered and glyphs were drawn at random, any is called in at most {FDR:.0%} of runs; for "
+        "a chosen glyph this holds if it resembles the others."
     )
 
 
@@ -125,7 +125,7 @@ def _describe_verdicts(rows: NDArray[np.int64], p_value: Array, called: np.ndarr
 
 @dataclass(frozen=True)
 class Ranks:
-    """A score's p-values of what canaries carried, and of what they did not carry, ascending."""
+    """A score's p-values for features that canaries carried and for features that they did not carry, ascending."""
 
     score: str
     carried: Array
@@ -133,29 +133,29 @@ class Ranks:
     drawn: bool
 
     def describe_share(self, level: float) -> str:
-        """The share of canaries with p of at most the level, with its 95 % Wilson interval, in words."""
+        """Describe the share of canaries with p of at most the level, with its 95 % Wilson interval."""
         rate = proportion(int((self.carried <= level).sum()), len(self.carried))
         return f"{drawing.format_number(rate.value)}{drawing.format_interval(rate.low, rate.high)}"
 
 
 def exact_ranks(table: pa.Table) -> Figure | None:
-    """The share of canaries with p of at most every level, a line for each score."""
+    """The share of canaries with p of at most each level, a line for each score."""
     scores = list(read_ranks(table))
     if not scores:
         return None
     n = max(len(score.carried) for score in scores)
     exact = (
-        "The features were drawn, so that p is exact."
+        "The features were drawn at random, so p is exact."
         if all(score.drawn for score in scores)
-        else "Somebody chose the feature, so that p compares it with others of its kind and is not exact; the others "
-        "asked were drawn, which alone guarantees their rate."
+        else "The feature was chosen by a person, so p compares it with others of its kind and is not exact; the "
+        "features that were not carried were drawn, so their rate is guaranteed."
     )
-    alarms = "Dashed: features that the canary did not carry, asked of the same models. " if _has_others(scores) else ""
+    alarms = "Dashed: features that the canary did not carry, for the same models. " if _has_others(scores) else ""
     caption = (
-        f"Share of {n} canaries whose feature is among the first p of all of its kind, by what it did to the slopes of "
-        "its pixels: of the canary's model less its twin (pair), less clean models of other seeds (references), or in "
-        f"the weights of the pair (weight change). {alarms}Dotted: chance. {exact} One training each; the legend has "
-        "95 % Wilson intervals."
+        f"Share of {n} canaries whose feature has at most this p-value among all of its kind, by the slopes in its "
+        "pixels: canary model less control model (pair), less clean models of other seeds (references), or change of "
+        f"weights (weight change). {alarms}Dotted: chance. {exact} One training each; the legend has 95 % Wilson "
+        "intervals."
     )
     looks = dict(zip((score.score for score in scores), drawing.SERIES, strict=False))
     foot = legend.LISTED * (len(scores) + 1) + 0.12
@@ -177,7 +177,7 @@ def exact_ranks(table: pa.Table) -> Figure | None:
     )
     return Chart(
         "exact-ranks",
-        "How surely is the feature found, and how rarely is another one?",
+        "How often is the feature found, and how often a feature that was not carried?",
         caption,
         " ".join(describe_ranks(score) for score in scores),
         foot + 2.75,

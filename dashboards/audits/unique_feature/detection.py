@@ -19,7 +19,7 @@ from dashboards.summary import find_rows, finite, format_range, shorten
 LEVEL = 0.05  # of false positives, at which estimators are compared
 ZOOM = 0.2
 LETTERS = 34  # of an estimator's name in the legend
-# Each has its colour, mark and dash in every figure.
+# Each keeps its colour, mark and dash in every figure.
 ESTIMATORS = (
     "paired family rank",
     "M_w",
@@ -57,25 +57,27 @@ class RocCurve:
 
 
 def detection(table: pa.Table, called: pa.Table) -> Figure | None:
-    """Detection rate against false positive rate, whole and near 0, the estimator that detects most at 5 % first."""
+    """Detection rate over false positive rate, complete and near 0; the estimator that detects most at 5 % first."""
     known = roc_curves(table)
     if not known:
         return None
     shown = known[: len(drawing.SERIES)]
     operating = operating_points(called)
-    more = f" {len(known) - len(shown)} that detect less are not drawn." if len(known) > len(shown) else ""
+    more = f" {len(known) - len(shown)} estimators that detect less are not drawn." if len(known) > len(shown) else ""
     marks = (
-        "Mark: where p ≤ 0.05 by the estimator's own test puts it; right of the upright line it calls too many twins. "
+        "Mark: rates at p ≤ 0.05 of the estimator's own test; to the right of the vertical line, it calls too many "
+        "control models. "
     )
     paired = (
-        "Of the paired family rank no twin is asked, but the same pair about a feature that its canary did not carry. "
+        "False positives of the paired family rank are calls of the same pair for a feature that its canary did not "
+        "carry. "
         if any(curve.estimator == "paired family rank" for curve in known)
         else ""
     )
     caption = (
-        "Share of canary models that an estimator calls, over the share of their twins, which never saw the feature, "
-        f"that it then calls too. Dotted: chance; upright: {LEVEL:.0%} false positives. "
-        "The summary's rates at 5 % take each threshold from other canaries' twins. "
+        "Share of canary models that an estimator calls, over the share of control models, which never saw the "
+        f"feature, that it calls at the same threshold. Dotted: chance; vertical line: {LEVEL:.0%} false positives. "
+        "The summary's rates at 5 % take each threshold from the control models of other canaries. "
         f"{marks if operating else ''}{paired}Shade on the right: 95 % "
         f"Wilson intervals. n: {format_range([curve.n for curve in known])} trainings "
         f"of each kind. The legend is ordered by the detection rate at {LEVEL:.0%}.{more}"
@@ -83,18 +85,18 @@ def detection(table: pa.Table, called: pa.Table) -> Figure | None:
     rates = ", ".join(f"{curve.estimator} {curve.describe()}" for curve in known)
     alt = f"Detected at {LEVEL:.0%} false positives: {rates}." + "".join(
         f" {curve.estimator} at p ≤ 0.05: {operating[curve.estimator][1]:.0%} of canary models and "
-        f"{operating[curve.estimator][0]:.0%} of twins."
+        f"{operating[curve.estimator][0]:.0%} of control models."
         for curve in known
         if curve.estimator in operating
     )
-    title = "Which estimator finds the models that saw the feature, at how many false alarms?"
+    title = "Which estimator finds the models that saw the feature, and with how many false alarms?"
     return _detection_chart(shown, operating, title, caption, alt).figure()
 
 
 def _detection_chart(
     shown: Sequence[RocCurve], operating: Mapping[str, tuple[float, float]], title: str, caption: str, alt: str
 ) -> Chart:
-    """The curves, whole on the left and near 0 on the right, with the legend below."""
+    """The complete curves on the left, their beginning on the right, the legend below."""
     looks = estimator_looks([curve.estimator for curve in shown])
     side, foot = 1.88, legend.LISTED * (len(shown) + 1) + 0.12
     height = side + foot + 0.85
@@ -127,7 +129,7 @@ def _detection_chart(
 def _roc_layers(
     curve: RocCurve, series: legend.Series, called: tuple[float, float] | None, most: float
 ) -> Iterator[Layer]:
-    """A curve in steps, near 0 on the shade of its intervals, with a mark where its own p-value calls."""
+    """A curve in steps, with shaded intervals near 0 and a mark at its own p-value of 5 %."""
     colour, marker, dash = series
     if most == ZOOM:
         yield area(curve.false, curve.low, curve.high, colour, step="post", alpha=0.1)
@@ -152,7 +154,7 @@ def roc_curves(table: pa.Table) -> list[RocCurve]:
 
 @with_columns(("estimator", "model", "called"), dict)
 def operating_points(table: pa.Table) -> dict[str, tuple[float, float]]:
-    """Estimator -> the share of twins and of canary models that its own p-value calls at 5 %."""
+    """Estimator -> the share of control models and of canary models that its own p-value calls at 5 %."""
     shares = {}
     for (name,), rows in groups(table, "estimator").items():
         model, called = texts(rows, "model"), integers(rows, "called")
@@ -163,22 +165,22 @@ def operating_points(table: pa.Table) -> dict[str, tuple[float, float]]:
 
 
 def estimator_looks(names: Sequence[str]) -> Mapping[str, legend.Series]:
-    """The look of each estimator: fixed for the audit's own, one of the rest for others."""
+    """The look of each estimator: fixed for the audit's own estimators, one of the unused looks for others."""
     own = dict(zip(ESTIMATORS, drawing.SERIES, strict=True))
     left = [look for name, look in own.items() if name not in names]
     return {name: own[name] if name in own else left.pop(0) for name in names}
 
 
 def rates_by_models(summary: Sequence[Row]) -> Figure | None:
-    """The detection rate over the number of models that are asked together, a line for each estimator."""
+    """The detection rate over the number of models evaluated together, a line for each estimator."""
     of_estimator = list(_estimator_rows(summary))
     if not of_estimator:
         return None
     lines = sorted(of_estimator, key=lambda line: -line[1][-1]["estimate"])[: len(drawing.SERIES)]
     caption = (
-        f"How often an estimator detects the feature when so many models are asked together, at {LEVEL:.0%} false "
-        "positives (dotted: what it would be without memory). Lines: 95 % intervals, hidden where narrower than the "
-        "mark; marks stand evenly apart."
+        f"Detection rate of each estimator by the number of models evaluated together, at {LEVEL:.0%} false positives "
+        "(dotted: rate without memory). Lines: 95 % intervals, hidden if narrower than the mark. The horizontal axis "
+        "is not to scale."
     )
     alt = " ".join(
         f"{name}: "
@@ -196,10 +198,10 @@ def rates_by_models(summary: Sequence[Row]) -> Figure | None:
         look = {"marker": marker, "markersize": 5.5, "linestyle": dash, "linewidth": 1.2}
         layers.append(estimate_marks(x, rows, colour, 1.6, **look))
     ticks = (range(len(places)), [f"{place:g}" for place in places])
-    across = Axis("models with the canary, each of another seed", (-0.5, len(places) - 0.5), ticks=ticks, grid=False)
+    across = Axis("canary models, each with its own seed", (-0.5, len(places) - 0.5), ticks=ticks, grid=False)
     return Chart(
         "by-models",
-        "How many models does it take to find the feature?",
+        "How many models are needed to find the feature?",
         caption,
         alt,
         foot + 2.6,

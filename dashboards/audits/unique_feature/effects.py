@@ -1,4 +1,4 @@
-"""The effect of each canary on its model, and how well the scores separate the two kinds of models."""
+"""The effect of each canary on its model, and the separation of canary models and control models by each score."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dashboards.audits.unique_feature.pairs import Array, Pairs, central_range, 
 from dashboards.chart import Axis, Chart, Facet, Figure, Layer, Panel, facet_panels, line, marks, span, upright
 from dashboards.summary import Row, find_row
 
-EFFECT = "M_w effect"  # a metric: over the probe images what the audit's answer rests on
+EFFECT = "M_w effect"  # the metric that decides, over the probe images
 SCORES = {"m": "M, the published black-box score", "m_w_probe": "M_w, towards the canary's label"}
 # Heights by multiples of the golden ratio: scattered evenly, and the same each time.
 GOLDEN = 0.6180339887
@@ -30,13 +30,13 @@ def effect(pairs: Pairs, summary: Sequence[Row]) -> Figure | None:
     between = (
         f"The diamond is their mean, its line the 95 % interval over {pairs_of}."
         if interval
-        else f"The diamond is their mean; it has no interval{', which takes two pairs' if n == 1 else ' here'}."
+        else f"The diamond is their mean, without an interval{', which needs two pairs' if n == 1 else ''}."
     )
     caption = (
         f"Each dot is one {'canary' if len(np.unique(canary)) == n else 'canary in one training'}: M_w of the model "
-        "trained with it minus M_w of its twin, which had the same seed and the clean image. Dots are sorted; a single "
-        f"pair has no interval. {between} Dashed at 0: nothing "
-        "memorised. Nats: 0.1 changes the label's probability by about a tenth. Images the models never saw."
+        "trained with it minus M_w of its control model (same seed, clean image), on images that neither saw. Dots are "
+        f"sorted; a single pair has no interval. {between} Dashed: 0, no memory. 0.1 nats change the label's "
+        "probability by about a tenth."
     )
     numbers = f"{int((effects > 0).sum())} of {n} effects lie above 0; mean {drawing.format_number(mean)} nats"
     numbers += (
@@ -46,7 +46,7 @@ def effect(pairs: Pairs, summary: Sequence[Row]) -> Figure | None:
     )
     low, median, high = (drawing.format_number(value) for value in np.quantile(effects, (0, 0.5, 1)))
     alt = f"{numbers}; median {median}, from {low} to {high}."
-    title = "Does a model answer to the feature because one image of it was trained on?"
+    title = "Does a model respond to the feature because it was in one training image?"
     ends = drawing.format_interval(*interval) if interval else ", no interval"
     layers: list[Layer] = [
         upright(0),
@@ -66,7 +66,7 @@ def effect(pairs: Pairs, summary: Sequence[Row]) -> Figure | None:
 
 
 def separation(pairs: Pairs) -> Figure | None:
-    """Both scores of the canaries' models over those of the twins, with the band that the twins span."""
+    """Both scores of canary models over those of control models, with the band of the control models."""
     columns = {title: pairs.columns(name, f"twin_{name}") for name, title in SCORES.items()}
     there = {title: both for title, both in columns.items() if len(both[0])}
     if not there:
@@ -80,35 +80,34 @@ def separation(pairs: Pairs) -> Figure | None:
         facets.append(Facet(strips(canary, twin), title, up, across, [drawing.remove_y_axis]))
     panels = facet_panels(facets, step, gap=0.6, margins=(0.15, 0.15))
     band = (
-        "The shaded band holds the middle 95 % of the twins (for a few twins: all of them). A score that sees memory "
-        "puts canary models to the right of it; one in forty would lie there by chance. "
+        "The shaded band contains the middle 95 % of the control models (all of them if there are few). A score that "
+        "detects memory places canary models to its right; one in forty would lie there by chance. "
     )
     caption = (
         f"Each mark is one model: {describe_pairs(n)}. {band if n > 1 else ''}"
-        "Height within a row means nothing. One training "
-        "each: no intervals."
+        "The height within a row has no meaning. One training each: no intervals."
     )
-    heading = "Which score tells a model that saw the feature from one that never did?"
+    heading = "Which score distinguishes models that saw the feature from models that did not?"
     alt = " ".join(f"{title}: {_describe_strips(*both)}" for title, both in there.items())
     height = step * len(there) + 0.55
     return Chart("separation", heading, caption, alt, height, panels, legend_entries(n)).figure()
 
 
 def strips(canary: Array, twin: Array) -> list[Layer]:
-    """Two rows of marks, of the canaries' models above those of the twins, over the band of the latter."""
+    """Two rows of marks, canary models above control models, over the band of the latter."""
     heights = 0.6 * ((np.arange(len(canary)) * GOLDEN) % 1 - 0.5)
     band = [span(*central_range(twin), "twin-band")] if len(twin) > 1 else []
     return [*band, dots(canary, 1 + heights, "canary"), dots(twin, heights, "twin")]
 
 
 def _describe_strips(canary: Array, twin: Array) -> str:
-    """Both medians, and how many canary models lie above the twins' band."""
+    """Describe both medians, and the number of canary models above the band of the control models."""
     medians = [drawing.format_number(float(np.median(values))) for values in (canary, twin)]
-    words = f"median {medians[0]} of canary models, {medians[1]} of twins."
+    words = f"median {medians[0]} of canary models, {medians[1]} of control models."
     if len(twin) < 2:
         return words
     low, high = central_range(twin)
     return (
-        f"{words} {int((canary > high).sum())} of {len(canary)} canary models lie above the twins' band, "
+        f"{words} {int((canary > high).sum())} of {len(canary)} canary models lie above the control band, "
         f"{drawing.format_number(low)} to {drawing.format_number(high)}."
     )

@@ -1,4 +1,4 @@
-"""The path of evidence of a run that ends once it is decided: what the bets on its pairs' ranks grew to."""
+"""The evidence of a run that ends once it is decided: the product of the bets on its pairs' ranks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dashboards.chart import Axis, Chart, Figure, Panel, level, line
 from dashboards.columns import integers, numbers, with_columns
 from tasks.audits.unique_feature.pairs.bets import EVIDENCE
 
-WIDE = 1e3  # evidence from which on the axis has powers of ten alone
+WIDE = 1e3  # range of evidence above which the axis shows powers of ten only
 
 
 @with_columns(EVIDENCE.names)
 def evidence(table: pa.Table) -> Figure | None:
-    """The product of the bets after each pair, from 1 before the first, and where it decides."""
+    """The product of the bets after each pair, from 1 before the first, and the limit at which it decides."""
     pairs = np.concatenate([[0], integers(table, "pair")])
     path = np.concatenate([[1.0], numbers(table, "evidence")])
     ranks, members = integers(table, "rank"), int(integers(table, "members").min())
@@ -33,11 +33,10 @@ def evidence(table: pa.Table) -> Figure | None:
 
     return Chart(
         "evidence",
-        "Is it decided?",
-        f"What a stake of 1 has grown to after each pair of trainings, bet on the rank of the canary’s feature among "
-        f"{members} members of its family. Grey: 1, its mean where nothing is memorised. Dotted: {1 / alpha:.4g} = "
-        f"1 / {alpha:g}, which it reaches in at most {100 * alpha:.3g} % of such runs, however often somebody looks; "
-        "the run ends there.",
+        "When does the evidence decide?",
+        f"Value of a stake of 1 after each pair of trainings, bet on the rank of the canary’s feature among {members} "
+        f"members of its family. Grey: 1, the mean if nothing is memorised. Dotted: {1 / alpha:.4g} = 1 / {alpha:g}, "
+        f"where the run ends; if nothing is memorised, at most {100 * alpha:.3g} % of runs reach this limit.",
         f"Evidence over {len(ranks)} pairs, {ends}: "
         f"{', '.join(drawing.format_number(float(value)) for value in path[1:])}; ranks "
         f"{', '.join(map(str, ranks))} of {members}.",

@@ -1,4 +1,4 @@
-"""The rank of the feature within its family of similar features, model by model."""
+"""The rank of the feature in its family, model by model."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from dashboards.layout import Rows
 from tasks.audits.unique_feature import population
 from tasks.numerics.ranks import rank_p_value
 
-MOST = 20  # models, a row each
+MOST = 20  # models that are drawn, one per row
 LEVEL = 0.05
-KINDS = {"given": "accent", "canary": "canary", "twin": "twin"}  # each with its colour
+KINDS = {"given": "accent", "canary": "canary", "twin": "twin"}  # colours
+KIND_NAMES = {"given": "given", "canary": "canary", "twin": "control"}
 NEEDED = ("canary", "label", "seed", "model", "member", "log_p")
 
 
 @dataclass(frozen=True)
 class RankedModel:
-    """One model and the family, the feature asked about first: (members,) both.
+    """One model's scores of the family, the audited feature first, with shape (members,).
 
-    `scores` are drawn: deviations towards the known label, or the one that the feature favours. By `standing` they are
-    ranked: with the label unknown each member stands where it stands highest.
+    `scores` are drawn: deviations towards the known label, or towards the one that the feature favours. `standing`
+    determines the ranks: with an unknown label, each member counts by its highest standing.
     """
 
     kind: str
@@ -39,7 +40,7 @@ class RankedModel:
 
     @property
     def rank(self) -> int:
-        """The number of members that score at least as high as the feature asked about, including itself."""
+        """The number of members that score at least as high as the audited feature, including itself."""
         return round(self.p_value * len(self.standing))
 
     @property
@@ -48,20 +49,22 @@ class RankedModel:
 
     @property
     def name(self) -> str:
-        return {"given": "given model", "canary": f"canary {self.canary}", "twin": f"twin of {self.canary}"}[self.kind]
+        return {"given": "given model", "canary": f"canary {self.canary}", "twin": f"control of {self.canary}"}[
+            self.kind
+        ]
 
 
 def family(table: pa.Table) -> Figure | None:
-    """Label-directed scores of the whole family, a row for each model, with the feature asked about marked."""
+    """Label-directed scores of the whole family, a row for each model, with the audited feature marked."""
     models = list(read_models(table))
     if not models:
         return None
-    title = "Does the model answer to the feature as to no other of its kind?"
+    title = "Does the model respond to the feature more than to any other of its kind?"
     return _family_chart(models, title).figure()
 
 
 def _family_chart(models: Sequence[RankedModel], title: str) -> Chart:
-    """A row for each of the first models, with its rank beside it."""
+    """A row for each of the first models, with its rank."""
     shown = models[:MOST]
     step = 0.45 if len(shown) <= 3 else 0.27
     y = np.arange(len(shown), dtype=np.int64)[::-1]
@@ -77,14 +80,14 @@ def _family_chart(models: Sequence[RankedModel], title: str) -> Chart:
         margin=0.5,
     )
     entries = [
-        legend.line("the feature asked about", color=drawing.light("ink"), marker="D", markersize=6, linewidth=0),
+        legend.line("audited feature", color=drawing.light("ink"), marker="D", markersize=6, linewidth=0),
         legend.line("others of its family", color=drawing.light("muted"), marker="o", markersize=3, linewidth=0),
     ]
     return Chart("family", title, figure_caption(models), _describe_models(models), box[3] + 1.0, [panel], entries)
 
 
 def _model_layers(model: RankedModel, y: float) -> Iterator[Layer]:
-    """One row: the family scattered, the feature asked about, and its rank."""
+    """One row: the scattered family, the audited feature, and its rank."""
     others, (feature, *_) = model.scores[1:], model.scores
     heights = y + 0.55 * ((np.arange(len(others)) * GOLDEN) % 1 - 0.5)
     colour = KINDS[model.kind]
@@ -99,7 +102,7 @@ def _model_layers(model: RankedModel, y: float) -> Iterator[Layer]:
 
 @with_columns(NEEDED, list)
 def read_models(table: pa.Table) -> Iterator[RankedModel]:
-    """The models that were asked about the feature and its family: a given model first, then pair by pair."""
+    """The models and their scores of the family: a given model first, then pair by pair."""
     columns = [table[name].to_pylist() for name in ("model", "canary", "seed", "label")]
     member = integers(table, "member")
     names = list(zip(*columns, strict=True))
@@ -127,21 +130,20 @@ def figure_caption(models: Sequence[RankedModel]) -> str:
         if labels == {False}
         else "the label that the feature favours"
         if labels == {True}
-        else "its label, or the one that the feature favours where it is not known"
+        else "its label, or, if that is unknown, the label that the feature favours"
     )
     left_out = f" The first {MOST} of {len(models)} models are drawn." if len(models) > MOST else ""
     return (
-        f"A row is one model, asked about the feature (diamond) and {others} others of its family (dots; their height "
-        f"means nothing): mean log P over the probe images towards {towards}, less the family's mean, in its "
-        "standard deviations. A model that never saw the feature has no reason to place it first. p is its rank over "
-        "the family's size (each feature where it stands highest, if the label is not known): exact where the feature "
-        "was drawn from the family at random, else a comparison with "
-        f"features of the same ink. One model a row: no interval.{left_out}"
+        f"Each row is one model, with the feature (diamond) and {others} others of its family (dots at arbitrary "
+        f"heights): mean log P of {towards} over the probe images, less the family's mean, in its standard deviations. "
+        "A model that never saw the feature has no reason to rank it first. p is its rank divided by the family's size "
+        "(if the label is unknown, by each feature's highest standing). It is exact if the feature was drawn at "
+        f"random, else it compares features of the same ink. One model per row: no interval.{left_out}"
     )
 
 
 def _describe_models(models: Sequence[RankedModel]) -> str:
-    """Where the feature stands in the family, of each kind of model, in words."""
+    """Describe the place of the feature in its family, for each kind of model."""
     words = []
     for kind in KINDS:
         of_kind = [model for model in models if model.kind == kind]
@@ -156,7 +158,7 @@ def _describe_models(models: Sequence[RankedModel]) -> str:
             called = sum(model.p_value <= LEVEL for model in of_kind)
             median = float(np.median([model.scores[0] for model in of_kind]))
             words.append(
-                f"{called} of {len(of_kind)} {kind} models have p at most {LEVEL}; the feature lies "
-                f"{drawing.format_number(median)} standard deviations from the rest in their median."
+                f"{called} of {len(of_kind)} {KIND_NAMES[kind]} models have p at most {LEVEL}; in their median, the "
+                f"feature lies {drawing.format_number(median)} standard deviations from the rest."
             )
     return " ".join(words)

@@ -1,4 +1,4 @@
-"""How the models were trained: their validation loss and accuracy, epoch by epoch."""
+"""Validation loss and accuracy of the models, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pyarrow as pa
 
 from dashboards import drawing
 from dashboards.audits.unique_feature.learning_curve import LearningCurves, read_curves
-from dashboards.audits.unique_feature.pairs import LINES, MODELS, line_legend_entries
+from dashboards.audits.unique_feature.pairs import KIND_NAMES, LINES, MODELS, line_legend_entries
 from dashboards.chart import Axis, Chart, Facet, Figure, facet_panels
 from dashboards.columns import with_columns
 
 STEP = 1.8  # inches from a panel to the next
-DRAWN = 60  # models with a line of their own
+DRAWN = 60  # models with their own line
 MEASURES = {"validation_loss": "validation loss, nats", "validation_accuracy": "validation accuracy"}
 NEEDED = ("canary", "seed", "model", "epoch", "kept", *MEASURES)
 
 
 @with_columns(NEEDED)
 def histories(table: pa.Table) -> Figure | None:
-    """Thin lines for some models, the median of all with their middle 80 %, and the epoch that each was kept from."""
+    """Thin lines for some models, the median of all with their middle 80 %, and the kept epochs."""
     trained = {model: of_kind for model in MODELS if (of_kind := read_curves(table, model, MEASURES, 1)) is not None}
     if not trained:
         return None
@@ -42,7 +42,7 @@ def histories(table: pa.Table) -> Figure | None:
         )
     return Chart(
         "histories",
-        "Were the models trained alike, and to their end?",
+        "Did the trainings converge, and are both kinds alike?",
         figure_caption(trained) if several else KEPT,
         " ".join(_describe_history(model, of_kind) for model, of_kind in trained.items()),
         STEP * len(MEASURES) + 0.65,
@@ -51,16 +51,16 @@ def histories(table: pa.Table) -> Figure | None:
     ).figure()
 
 
-KEPT = "A dot marks the epoch that a model was kept from, the one with the lowest validation loss."
+KEPT = "A dot marks the kept epoch of a model, the one with the lowest validation loss."
 
 
 def figure_caption(trained: Mapping[str, LearningCurves]) -> str:
-    """How to read the lines of several models."""
+    """The caption for several models."""
     lined = sum(min(of_kind.models, DRAWN // len(trained)) for of_kind in trained.values())
-    counts = " and ".join(f"{of_kind.models} {model}" for model, of_kind in trained.items())
+    counts = " and ".join(f"{of_kind.models} {KIND_NAMES[model]}" for model, of_kind in trained.items())
     return (
-        f"Thin lines: {lined} models. {KEPT} Thick: the median over {counts} models as long as half of them still "
-        "train; shade: their middle 80 %. A canary and its twin share a seed: the two kinds should train alike."
+        f"Thin lines: {lined} models. {KEPT} Thick: median over {counts} models while at least half of them train; "
+        "shade: their middle 80 %. A canary model and its control model share a seed, so both kinds should train alike."
     )
 
 
@@ -91,12 +91,12 @@ def _draw_kind(axes: Any, model: str, trained: LearningCurves, name: str, most: 
 
 
 def _describe_history(model: str, trained: LearningCurves) -> str:
-    """The kept epochs and what the models reached at them, in words."""
+    """Describe the kept epochs, and the loss and accuracy at them."""
     rows = np.arange(trained.models)
     reached = {name: values[rows, trained.kept] for name, values in trained.measures.items()}
     loss, accuracy = (np.nanmedian(values) if np.isfinite(values).any() else None for values in reached.values())
     return (
-        f"{trained.models} {model} models: kept from epoch {int(trained.kept.min()) + 1} to "
+        f"{trained.models} {KIND_NAMES[model]} models: kept from epoch {int(trained.kept.min()) + 1} to "
         f"{int(trained.kept.max()) + 1}, median {float(np.median(trained.kept)) + 1:g}; there the median validation "
         f"loss is {drawing.format_number(loss)} and the median accuracy {drawing.format_number(accuracy)}."
     )

@@ -1,4 +1,4 @@
-"""Self-influence (TracInCP): its relation to memory, and how the feature changes that of its image."""
+"""Self-influence (TracInCP): its relation to memory, and its change by the feature."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from dashboards.summary import Row, find_rows
 CORRELATION = "correlation of self-influence and M"  # a row of the summary
 PANEL = 1.9  # inches
 BINS = 48
-NAMED = 12  # images whose rows stand beside them
-# Of the chosen images: colour and mark, so that they differ in grey too.
+NAMED = 12  # images that are labelled with their rows
+# Colour and mark of the chosen images, which also differ in greyscale.
 ENDS: Mapping[str, tuple[str, str]] = {"highest": ("canary", "o"), "lowest": ("violet", "s")}
 CHOSEN: Mapping[str, Any] = {"markeredgewidth": 0, "alpha": 0.8}
 
 
-Marks = dict[str, tuple[Array, Array, Array]]  # score -> self-influence, and the scores of canaries and of twins
+Marks = dict[
+    str, tuple[Array, Array, Array]
+]  # score -> self-influence, and the scores of canaries and of control models
 
 
 def influence(pairs: Pairs, chosen: pa.Table, traced: pa.Table, summary: Sequence[Row]) -> Figure | None:
-    """The scores of the canaries over the self-influence that their images had before they carried the feature."""
+    """The scores of the canaries over the self-influence of their clean images."""
     before = influence_by_row(chosen) or influence_by_row(traced)
     shown: Marks = {}
     for score in reversed(SCORES):
@@ -42,15 +44,15 @@ def influence(pairs: Pairs, chosen: pa.Table, traced: pa.Table, summary: Sequenc
     n = max(len(x) for x, _, _ in shown.values())
     of_canaries, of_twins = correlation(summary), correlation(summary, "twin")
     words = [f"Pearson's r {r}." for r in (of_canaries, of_twins) if r]
-    words = [line if at == 0 else f"Of the twins: {line}" for at, line in enumerate(words)]
+    words = [line if at == 0 else f"Control models: {line}" for at, line in enumerate(words)]
     words += [f"{SCORES[score]}: {_describe_halves(*of_score)}" for score, of_score in shown.items()]
     caption = (
-        f"Each mark is one of {n} canary models: its score over the self-influence (TracInCP) that its training "
-        "image had before it carried the feature, on a logarithmic scale. The twins, trained on the clean images, are "
-        "the null: a slope that they have too is none of memory. Dashed: 0. One training each; r is that of the "
-        "numbers themselves, not of their logarithms, with its 95 % interval over trainings where the summary gives it."
+        f"Each mark is one of {n} canary models: its score over the self-influence (TracInCP) of its clean training "
+        "image, on a logarithmic scale. The control models, trained on the clean images, are the null: a slope that "
+        "they share is not memory. Dashed: 0. One training each; r is computed on the values, not on their logarithms, "
+        "with a 95 % interval over trainings if the summary has one."
     )
-    title = "Are features better remembered from images that are hard to learn?"
+    title = "Are features remembered better in images that are hard to learn?"
     facets = []
     for score, of_score in shown.items():
         last = score == list(shown)[-1]
@@ -63,7 +65,7 @@ def influence(pairs: Pairs, chosen: pa.Table, traced: pa.Table, summary: Sequenc
 
 
 def scatter(x: Array, values: Array, twin: Array, n: int) -> list[Layer]:
-    """The scores of twins and of canaries over self-influence."""
+    """The scores of control models and of canary models over self-influence."""
     return [
         level(0, {"zorder": 1, **drawing.NULL}),
         dots(x, twin, "twin", n, alpha=0.6),
@@ -73,14 +75,14 @@ def scatter(x: Array, values: Array, twin: Array, n: int) -> list[Layer]:
 
 @with_columns(("row", "self_influence"), dict)
 def influence_by_row(table: pa.Table) -> dict[int, float]:
-    """Training image -> its self-influence, of the model that never saw the feature."""
+    """The self-influence of each training image in the model that never saw the feature."""
     rows, values = integers(table, "row").tolist(), numbers(table, "self_influence").tolist()
     carrying = integers(table, "with_feature").tolist() if "with_feature" in table.column_names else [0] * len(rows)
     return {row: value for row, value, carries in zip(rows, values, carrying, strict=True) if not carries and value > 0}
 
 
 def correlation(summary: Sequence[Row], model: str = "canary") -> str:
-    """The summary's correlation of this kind of model with its interval and the published one; empty if absent."""
+    """The summary's correlation for this kind of model, with its interval and the published value; empty if absent."""
     for setting, row in find_rows(summary, CORRELATION):
         if setting.get("model", "canary") == model and row["estimate"] is not None:
             published = "" if row["published"] is None else f" (published {drawing.format_number(row['published'])})"
@@ -91,14 +93,14 @@ def correlation(summary: Sequence[Row], model: str = "canary") -> str:
 
 
 def _describe_halves(x: Array, values: Array, twin: Array) -> str:
-    """The mean scores of the canaries below and above the median self-influence, in words."""
+    """Describe the mean scores of the canaries below and above the median self-influence."""
     above = x > np.median(x)
     if not above.any():
         means = [drawing.format_number(float(scores.mean())) for scores in (values, twin)]
-        return f"mean {means[0]} of canary models, {means[1]} of twins."
+        return f"mean {means[0]} of canary models, {means[1]} of control models."
     words = [
         f"mean {drawing.format_number(float(values[part].mean()))} of {int(part.sum())} canary models with {name} "
-        f"self-influence (their twins {drawing.format_number(float(twin[part].mean()))})"
+        f"self-influence (their control models {drawing.format_number(float(twin[part].mean()))})"
         for name, part in (("low", ~above), ("high", above))
     ]
     return f"{', '.join(words)}."
@@ -106,18 +108,18 @@ def _describe_halves(x: Array, values: Array, twin: Array) -> str:
 
 @with_columns(("self_influence",))
 def influences(everything: pa.Table, chosen: pa.Table) -> Figure | None:
-    """How self-influence is distributed over all training images, with those that were chosen as canaries."""
+    """The distribution of self-influence over all training images, with the chosen canaries."""
     values = numbers(everything, "self_influence")
     values = values[~np.isnan(values)]
     positive = values[values > 0]
     if not len(positive):
         return None
     ends = dict(influence_by_end(chosen))
-    zero = f" {len(values) - len(positive)} have none and are not drawn." if len(positive) < len(values) else ""
+    zero = f" {len(values) - len(positive)} have a value of 0 and are not drawn." if len(positive) < len(values) else ""
     caption = (
         "Self-influence (TracInCP: learning rate times squared length of the loss's slope, summed over checkpoints) of "
         f"all {len(values)} training images in one model that never saw the feature; both scales are "
-        f"logarithmic.{zero} An image has much of it when its label must be learnt from itself alone."
+        f"logarithmic.{zero} It is high if the label of an image can be learnt from that image only."
     )
     words = [
         f"{len(values)} training images, self-influence from {drawing.format_number(float(values.min()))} to "
@@ -128,7 +130,7 @@ def influences(everything: pa.Table, chosen: pa.Table) -> Figure | None:
         f"{drawing.format_number(float(rows.max()))}."
         for end, rows in ends.items()
     ]
-    title = "Which training images were chosen to carry the feature?"
+    title = "Which training images were chosen as canaries?"
     low, high = np.log10(positive.min()), np.log10(positive.max())
     edges = np.logspace(low, high if high > low else low + 1, BINS + 1)
     counts = np.histogram(positive, edges)[0]
@@ -171,7 +173,7 @@ Arrow = tuple[int, str, float, float]  # image, end, and its squared slopes with
 
 @with_columns(("row", "end", "with_feature", "squared_slopes"))
 def influence_changes(table: pa.Table) -> Figure | None:
-    """Arrows from the self-influence of an image to that of the same image with the feature: section 3.3."""
+    """Arrows from the self-influence of an image to that of the same image with the feature (section 3.3)."""
     pairs = list(_read_arrows(table))
     if not pairs:
         return None
@@ -182,16 +184,16 @@ def influence_changes(table: pa.Table) -> Figure | None:
             before, after = (drawing.format_number(float(np.median(values))) for values in zip(*of_end, strict=True))
             risen = sum(with_it > without for without, with_it in of_end)
             words.append(
-                f"Of {len(of_end)} image{'s' if len(of_end) > 1 else ''} with the {name} self-influence {risen} rose: "
-                f"in the median from {before} without the feature to {after} with it."
+                f"Self-influence rises in {risen} of {len(of_end)} image{'s' if len(of_end) > 1 else ''} with the "
+                f"{name} values: median {before} without the feature, {after} with it."
             )
     caption = (
-        "Each arrow is one training image in two trainings of the same seed: from its self-influence without the "
-        "feature (hollow) to that with it (tip), on a logarithmic scale. Squared slopes of the loss summed over the "
-        "checkpoints, without the learning rate, which is how large the paper's numbers are. One training each: no "
+        "Each arrow is one training image in two trainings of the same seed, from its self-influence without the "
+        "feature (hollow) to that with it (tip), on a logarithmic scale: squared slopes of the loss, summed over "
+        "checkpoints, without the learning rate, which matches the size of the paper's numbers. One training each: no "
         "intervals."
     )
-    title = "Does the feature make its image a highly influential one?"
+    title = "Does the feature increase the self-influence of its image?"
     step = 0.24 if len(pairs) <= NAMED else 0.13
     there = {end for _, end, *_ in pairs}
     entries = _chosen_legend_entries({end: f"{end} before" for end in ENDS if end in there})

@@ -1,4 +1,4 @@
-"""How memorization falls with epsilon, and the share of features that one model shows beside what epsilon allows."""
+"""Memorisation by epsilon, and the share of features found by one model, compared with the allowed share."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tasks.numerics.statistics import exact_proportion
 
 PANEL = 1.7  # inches
 LEVELS = (0.05, 0.01)  # of the p-value, whose shares are drawn
-WIDE = 30.0  # from which ratio of effects on they are drawn on a logarithmic axis
+WIDE = 30.0  # ratio of effects above which the axis is logarithmic
 DOT: Mapping[str, Any] = {"marker": "o", "markersize": 6, "linestyle": "none"}
-WITHOUT = "none"  # the place of a cell without privacy
+WITHOUT = "none"  # the label of a cell without privacy
 
 
 @dataclass(frozen=True)
 class Share:
-    """Of n drawn features the share that one model shows at a level, and the largest that the guarantee allows."""
+    """The share of n drawn features that one model reveals at a level, and the largest allowed share."""
 
     estimate: float
     low: float | None
@@ -73,26 +73,26 @@ def ladder(run: Run) -> Iterator[Figure]:
     levels = [level for level in LEVELS if any(level in rung.shares for rung in rungs)]
     deltas = sorted({rung.delta for rung in rungs if rung.delta is not None})
     counts = [share.n for rung in rungs for share in rung.shares.values()]
-    n = f" n: {format_range(counts)} drawn features of each." if counts else ""
+    n = f" n: {format_range(counts)} drawn features each." if counts else ""
     shares = (
-        " Below, the share of drawn features whose rank by one model (the score references) has a p-value of at most "
-        "the level, with its exact interval, beside the largest share that the guarantee of one model allows (delta "
-        f"{', '.join(f'{delta:g}' for delta in deltas)}): a whole interval above it would break the guarantee."
+        " Below: share of drawn features whose rank by one model (score references) has a p-value of at most the "
+        "level, with its exact interval, and the largest share that the guarantee allows (delta "
+        f"{', '.join(f'{delta:g}' for delta in deltas)}). An interval entirely above it would break the guarantee."
         if levels
         else ""
     )
-    of_all = "" if len(rungs) == len(run.cells) else f" {len(rungs)} of {len(run.cells)} cells are there yet."
+    of_all = "" if len(rungs) == len(run.cells) else f" {len(rungs)} of {len(run.cells)} cells are available."
     panels = _ladder_panels(rungs, levels)
     entries = [legend.line("measured", color=drawing.light("accent"), marker="o", linewidth=1.6)]
     if levels:
-        allowed = "largest that (epsilon, delta) allows"
+        allowed = "largest share that (epsilon, delta) allows"
         entries.append(legend.line(allowed, color=drawing.light("violet"), linewidth=2.2))
     yield Chart(
         "ladder",
-        "How much less is memorised as epsilon falls?",
-        "Values stand evenly apart; none: trained without privacy. Above, the effect of the canaries on M_w, which "
-        "compares twins that share their noise: no epsilon bounds it."
-        f"{shares} Lines: 95 % intervals, hidden where narrower than their mark. Dashed: where nothing is memorised."
+        "How does memorisation fall with epsilon?",
+        "The horizontal axis is not to scale; none: trained without privacy. Above: effect of the canaries on M_w, "
+        "which compares models that share their noise, so no epsilon bounds it."
+        f"{shares} Lines: 95 % intervals, hidden if narrower than their mark. Dashed: nothing memorised."
         f"{n}{of_all}",
         " ".join(rung.description[:1].upper() + rung.description[1:] for rung in rungs),
         PANEL * len(panels) + 0.35 + legend.height(len(entries), 1),
@@ -103,7 +103,7 @@ def ladder(run: Run) -> Iterator[Figure]:
 
 
 def read_rung(cell: Run) -> Rung | None:
-    """A cell's rung; None as long as it has no effect, or where its config is of another version."""
+    """A cell's rung; None if it has no effect yet, or a configuration of another version."""
     effect = find_row(cell.summary, EFFECT, images="probe")
     if cell.config is None or effect is None or not finite(effect["estimate"]):
         return None
@@ -126,7 +126,7 @@ def _bounded_shares(summary: Sequence[Row]) -> dict[float, Share]:
 
 
 def _non_private_shares(cell: Run) -> dict[float, Share]:
-    """The same of a cell without privacy, from its exact ranks: of nothing it is promised how small they are."""
+    """The shares of a cell without privacy by level, from its exact ranks."""
     table = cell.table("exact_ranks")
     if "score" not in table.schema.names:
         return {}
@@ -158,13 +158,13 @@ def _ladder_panels(rungs: Sequence[Rung], levels: Sequence[float]) -> list[Panel
             if share.allowed is not None
         ]
         measured = estimate_marks(list(shares), [asdict(share) for share in shares.values()], "accent", **DOT)
-        title = f"share of features that one model shows at p ≤ {share_level:g}"
+        title = f"share of features found by one model at p ≤ {share_level:g}"
         facets.append(Facet([*bounds, measured, level(share_level)], title, Axis(limits=(-0.05, 1.05), most=3)))
     return facet_panels(facets, PANEL, across, gap=0.45, foot=0.55)
 
 
 def effect_facet(rungs: Sequence[Rung]) -> Facet:
-    """The effect by epsilon; where its sizes are far apart on a logarithmic axis, without the line at 0."""
+    """The effect by epsilon; on a logarithmic axis without the line at 0 if its sizes differ widely."""
     effects = [rung.effect for rung in rungs]
     sizes = [row["estimate"] for row in effects]
     lowest = min(row["low"] if finite(row["low"]) else row["estimate"] for row in effects)

@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing, layout
-from dashboards.audits.unique_feature.pairs import MODELS, Array
+from dashboards.audits.unique_feature.pairs import KIND_NAMES, MODELS, Array
 from dashboards.chart import Axis, Chart, Figure, Layer, Panel, annotation, intervals, level
 from dashboards.columns import groups, integers, numbers, texts, with_columns
 
-LAYERS = 3  # the last ones there are
+LAYERS = 3  # the last layers
 LABELLED = 3  # units of a panel
-LEAST = 0.2  # of the layer's most excited unit: what a unit must have beyond random patches to be labelled
+LEAST = 0.2  # excess over random patches for a label, in units of the layer's most excited unit
 PANEL = 1.05  # inches
-APART = 0.06  # of a layer's units: labels that are closer would lie over one another
+APART = 0.06  # of a layer's units: closer labels would overlap
 NEEDED = ("canary", "seed", "model", "layer", "units", "unit", "unique", "random")
 Excitation = tuple[Array, Array]  # how often the feature and a random patch excite each unit, mean over models
 Panels = dict[tuple[str, str], Excitation]  # layer and kind of model
@@ -24,7 +24,7 @@ Panels = dict[tuple[str, str], Excitation]  # layer and kind of model
 
 @with_columns(NEEDED)
 def latents(table: pa.Table) -> Figure | None:
-    """Per layer, how often the feature (up) and random patches (down) excite each unit: figure 3b, and the twins'."""
+    """The rate at which the feature (up) and random patches (down) excite each unit, for each layer: figure 3b."""
     rows_of, models = groups(table, "layer", "model"), _count_models(table)
     panels: Panels = {}
     for layer in list(dict.fromkeys(layer for layer, _ in rows_of))[-LAYERS:]:
@@ -33,11 +33,12 @@ def latents(table: pa.Table) -> Figure | None:
                 panels[layer, kind] = excitation_rates(rows_of[layer, kind], models[kind])
     if not panels:
         return None
-    alt = " ".join(
-        f"{name}, {len(both[0])} units, {kind} models, {_describe_units(_units_to_label(both[0] - both[1]), both)}"
-        for (name, kind), both in panels.items()
-    )
-    title = "Is there a unit that only the feature excites, and was it there without the canary?"
+    descriptions = []
+    for (name, kind), rates in panels.items():
+        units = _describe_units(_units_to_label(rates[0] - rates[1]), rates)
+        descriptions.append(f"{name}, {len(rates[0])} units, {KIND_NAMES[kind]} models, {units}")
+    alt = " ".join(descriptions)
+    title = "Is there a unit that only the feature excites, also without the canary?"
     seeds = len(np.unique(integers(table, "seed")))
     height = (PANEL + 0.35) * len(panels) + 0.25 * len({name for name, _ in panels}) + 0.25
     drawn = list(_unit_panels(panels, height))
@@ -70,26 +71,23 @@ def _unit_panels(panels: Panels, top: float) -> Iterator[Panel]:
 
 
 def figure_caption(models: dict[str, int], seeds: int) -> str:
-    count = " and ".join(f"{n} {kind} model{'s'[: n > 1]}" for kind, n in models.items())
+    count = " and ".join(f"{n} {KIND_NAMES[kind]} model{'s'[: n > 1]}" for kind, n in models.items())
     same = (
-        "The models share one training seed, so a unit is comparable from model to model. "
+        "The models share one training seed, so units can be compared between models. "
         if seeds == 1
-        else f"The models have {seeds} training seeds: a unit of one is not that of another, and means say little. "
+        else f"The models have {seeds} training seeds, so units differ between models, and means say little. "
     )
     return (
-        f"Mean over {count}: how often a unit that is silent on a probe image becomes active when the feature (up) or "
-        "a random patch (down) is put into it; 1 is the layer's most excited unit. A number names a unit that the "
-        f"feature excites by at least {LEAST:g} more than random patches do. {same}In the twins such units answer to "
-        "the feature's shape without memory. The paper's units 41 and 175 are those of another network: no index here "
-        "can match them."
+        f"Mean over {count}: share of probe images in which a silent unit becomes active when the feature (up) or a "
+        "random patch (down) is added; 1 is the layer's most excited unit. Numbers name units that the feature excites "
+        f"by at least {LEAST:g} more than random patches do. {same}In control models, such units respond to the "
+        "feature's shape without memory. The paper's units 41 and 175 belong to another network and have no "
+        "counterpart here."
     )
 
 
 def excitation_rates(table: pa.Table, models: int) -> Excitation:
-    """How often each unit is excited, by the feature and by random patches, in the mean over so many models.
-
-    A unit without a row was never excited.
-    """
+    """The mean rate at which the feature and random patches excite each unit; 0 for a unit without a row."""
     unit, units = integers(table, "unit"), int(integers(table, "units").max())
     unique, random = (
         np.bincount(unit, np.nan_to_num(numbers(table, name)), units) / models for name in ("unique", "random")
@@ -98,7 +96,7 @@ def excitation_rates(table: pa.Table, models: int) -> Excitation:
 
 
 def stems(kind: str, both: Excitation) -> Iterator[Layer]:
-    """Lines up and down from the axis, with the numbers of the units that the feature excites most."""
+    """Lines up and down from the axis, with the numbers of the most excited units."""
     unique, random = both
     for values, sign, colour in ((unique, 1, kind), (random, -1, "muted")):
         there = np.flatnonzero(values > 0.002)
@@ -111,7 +109,7 @@ def stems(kind: str, both: Excitation) -> Iterator[Layer]:
 
 
 def _units_to_number(excess: Array) -> list[int]:
-    """The labelled units that have a number: those far beyond random patches, and far enough from one another."""
+    """The labelled units with a number: far above random patches, and far enough apart."""
     shown: list[int] = []
     for unit in _units_to_label(excess):
         if excess[unit] >= LEAST and all(abs(unit - other) > APART * len(excess) for other in shown):
@@ -126,7 +124,7 @@ def _units_to_label(excess: Array) -> list[int]:
 
 
 def _describe_units(units: list[int], both: Excitation) -> str:
-    """How often the labelled units are excited, in words."""
+    """Describe how often the labelled units are excited."""
     unique, random = both
     shares = [
         f"unit {unit} in {drawing.format_number(float(unique[unit]))} of the images with the feature and "
@@ -137,6 +135,6 @@ def _describe_units(units: list[int], both: Excitation) -> str:
 
 
 def _count_models(table: pa.Table) -> dict[str, int]:
-    """How many models of each kind there are."""
+    """The number of models of each kind."""
     pairs, model = np.stack([integers(table, "canary"), integers(table, "seed")], axis=1), texts(table, "model")
     return {kind: n for kind in MODELS if (n := len(np.unique(pairs[model == kind], axis=0)))}

@@ -1,4 +1,4 @@
-"""When memory begins: the scores of the canaries' models and of their twins, epoch by epoch."""
+"""The scores of canary models and control models, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from dashboards import drawing, layout
 from dashboards.audits.unique_feature.effects import SCORES
-from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array, line_legend_entries
+from dashboards.audits.unique_feature.pairs import KIND_NAMES, LINES, MODELS, Array, line_legend_entries
 from dashboards.chart import Axis, Chart, Figure, Panel, level
 from dashboards.columns import integers, numbers, texts, with_columns
 
-DRAWN = 30  # models of each kind with a line of their own
+DRAWN = 30  # models of each kind with their own line
 MEASURES = {**{name: SCORES[name] for name in reversed(SCORES)}, "validation_loss": "validation loss"}
 HEIGHTS = {"validation_loss": 1.0}  # inches, of a panel's axes; else TALL
 TALL, GAP = 1.35, 0.38
@@ -26,24 +26,24 @@ NEEDED = ("canary", "seed", "model", "epoch", "kept", *MEASURES)
 
 @dataclass(frozen=True)
 class LearningCurves:
-    """Models of one kind: each measure is (models, epochs), in the order of `names`; NaN where there is no number."""
+    """Models of one kind; each measure has shape (models, epochs), with NaN for missing values."""
 
     names: tuple[tuple[int, int], ...]  # canary and seed
     measures: Mapping[str, Array]
-    kept: NDArray[np.int64]  # (models,), the index of the epoch; -1 where none was kept
+    kept: NDArray[np.int64]  # (models,), index of the kept epoch, or -1
 
     @property
     def models(self) -> int:
         return len(self.names)
 
     def lined(self, most: int) -> NDArray[np.int64]:
-        """At most so many of the models, evenly spaced, which have lines of their own."""
+        """At most `most` of the models, evenly spaced, which get their own lines."""
         return np.unique(np.linspace(0, self.models - 1, min(most, self.models)).astype(np.int64))
 
 
 @with_columns(NEEDED)
 def learning_curve(table: pa.Table) -> Figure | None:
-    """M_w, M and the validation loss over the epochs, with the epoch each model was kept from: figure 3c."""
+    """M_w, M and the validation loss by epoch, with the kept epochs (figure 3c)."""
     followed = {model: of_kind for model in MODELS if (of_kind := read_curves(table, model, MEASURES)) is not None}
     there = [
         name for name in MEASURES if any(np.isfinite(of_kind.measures[name]).any() for of_kind in followed.values())
@@ -53,7 +53,7 @@ def learning_curve(table: pa.Table) -> Figure | None:
     alt = " ".join(
         [*(_describe_curves(model, of_kind, there) for model, of_kind in followed.items()), *_describe_onset(followed)]
     )
-    title = "When in training does a model begin to answer to the feature?"
+    title = "When in training does a model begin to respond to the feature?"
     panels = list(_measure_panels(followed, there))
     height = sum(panel.box[3] + GAP for panel in panels) + 0.75
     return Chart("course", title, figure_caption(followed), alt, height, panels, line_legend_entries()).figure()
@@ -81,17 +81,17 @@ def _measure_panels(followed: Mapping[str, LearningCurves], measures: Sequence[s
 def figure_caption(followed: Mapping[str, LearningCurves]) -> str:
     several = max(of_kind.models for of_kind in followed.values()) > 1
     counts = " and ".join(
-        f"{of_kind.models} {model} model{'s'[: of_kind.models > 1]}" for model, of_kind in followed.items()
+        f"{of_kind.models} {KIND_NAMES[model]} model{'s'[: of_kind.models > 1]}" for model, of_kind in followed.items()
     )
     read = (
-        "Thin: models; thick: their mean as long as half of them still train; shade: its 95 % interval over trainings. "
+        "Thin: models; thick: their mean while at least half of them train; shade: its 95 % interval over trainings. "
         if several
         else "One training each: no intervals. "
     )
     return (
-        f"{counts}, asked after every epoch. {read}Dot: the epoch a model was kept from, the one with the lowest "
-        "validation loss. Dashed: 0. What the canary does is the distance between the two kinds: the twins had the "
-        "same seeds and the clean image. Where they part before the dots, early stopping does not prevent it."
+        f"{counts}, evaluated after every epoch. {read}Dot: kept epoch, with the lowest validation loss. Dashed: 0. "
+        "The distance between the two kinds is the effect of the canary: control models have the same seeds and the "
+        "clean image. If the kinds separate before the dots, early stopping does not prevent memory."
     )
 
 
@@ -145,7 +145,7 @@ def _mean_over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array
 
 
 def _describe_curves(model: str, followed: LearningCurves, measures: Sequence[str]) -> str:
-    """The kept epochs and the mean scores before training and at them, in words."""
+    """Describe the kept epochs and the mean scores before training and at them."""
     n, kept = followed.models, followed.kept
     rows = np.flatnonzero(kept >= 0)
     words = []
@@ -156,13 +156,15 @@ def _describe_curves(model: str, followed: LearningCurves, measures: Sequence[st
                 drawing.format_number(float(there.mean()) if len(there := values[~np.isnan(values)]) else None)
                 for values in (before, at)
             ]
-            words.append(f"{MEASURES[name].partition(',')[0]} {means[0]} before training and {means[1]} where kept")
+            words.append(
+                f"{MEASURES[name].partition(',')[0]} {means[0]} before training and {means[1]} at the kept epoch"
+            )
     epochs = f"kept from epoch {kept[rows].min()} to {kept[rows].max()}" if len(rows) else "none was kept"
-    return f"{n} {model} model{'s' if n > 1 else ''}, {epochs}: mean {', '.join(words)}."
+    return f"{n} {KIND_NAMES[model]} model{'s' if n > 1 else ''}, {epochs}: mean {', '.join(words)}."
 
 
 def _describe_onset(followed: Mapping[str, LearningCurves]) -> Iterator[str]:
-    """From which epoch on the pairs' effect on M_w has an interval above 0, in words."""
+    """Describe the first epoch at which the interval of the effect on M_w lies above 0."""
     if len(followed) < 2:
         return
     canary, twin = (followed[model] for model in ("canary", "twin"))
@@ -177,7 +179,7 @@ def _describe_onset(followed: Mapping[str, LearningCurves]) -> Iterator[str]:
     where, _, low, _ = _mean_over_trainings(with_it - without)
     above = low > 0
     if not above.any():
-        yield f"At no epoch does the interval of the effect on M_w over {len(both)} pairs lie above 0."
+        yield f"The interval of the effect on M_w over {len(both)} pairs lies above 0 at no epoch."
         return
     first = where[above.argmax()]
     yield f"The interval of the effect on M_w over {len(both)} pairs first lies above 0 at epoch {first}."

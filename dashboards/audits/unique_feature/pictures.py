@@ -1,4 +1,4 @@
-"""The canaries as their models saw them, with the feature burnt in."""
+"""The canaries as their models saw them, with the feature."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tasks.datasets.features import burn
 from tasks.datasets.images import as_shape
 
 MOST = 36  # canaries
-PROBES = 3  # probe images that are shown three times over
-VARIED = 500  # probe images among which the most varied ones are looked for
+PROBES = 3  # probe images, each clean, with the feature and with a random patch
+VARIED = 500  # probe images among which those with the highest contrast are chosen
 
 
 def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
-    """The canaries with the largest and smallest effects, and probe images clean and with patches: figure 2.
+    """The canaries with the largest and the smallest effects, and probe images clean and with patches (figure 2).
 
-    Audits of others' models have no canaries, and then the probe images alone.
+    Audits of third-party models have no canaries and show the probe images alone.
     """
     rows, labels, effects = pairs.columns("canary", "label", "m_w_probe_effect")
     if not len(rows):
@@ -42,12 +42,12 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
     shown = [(int(rows[at]), int(labels[at]), float(effects[at])) for at in order]
     few = f"{len(shown) // 2} with the largest and the {len(shown) // 2} with the smallest effect of {len(rows)}"
     caption = (
-        "Training images with the feature, as the canaries' models saw them, from the largest effect on M_w over the "
-        f"probe images to the smallest{f': the {few}' if len(shown) < len(rows) else ''}."
+        "Training images with the feature, from the largest effect on M_w over the probe images to the "
+        f"smallest{f': the {few}' if len(shown) < len(rows) else ''}."
     )
     config = run.private_config
     if not isinstance(config, UniqueFeature) or config.trained is None:
-        return Gallery(caption, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
+        return Gallery(caption, False, "The images cannot be drawn: the audit has changed since this run.")
     ids = ", ".join(str(canary) for canary, _, _ in shown)
     data = config.trained.data
     if not (show_images or _are_public(config, data)):
@@ -61,37 +61,37 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
         return Gallery(caption, True, "", found)
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
         return Gallery(
-            caption, False, f"The pictures cannot be drawn{error_reason(run, error)}. Rows, in that order: {ids}."
+            caption, False, f"The images cannot be drawn{error_reason(run, error)}. Rows, in that order: {ids}."
         )
 
 
 def _probe_gallery(run: Run, show_images: bool) -> Gallery | None:
-    """The probe images as a model that others trained was asked about them."""
+    """The probe images on which a third-party model was evaluated."""
     config = run.private_config
     if not isinstance(config, UniqueFeature) or not isinstance(config.question, Panel | Given | ProbePictures):
         return None
-    caption = "Probe images as the model was asked about them: clean, with the feature and with a random patch each."
+    caption = "Probe images on which the model was evaluated: clean, with the feature and with a random patch."
     if not (show_images or _are_public(config, config.probe)):
         return Gallery(caption, False, _hidden_note(config.probe))
     try:
         return Gallery(caption, True, "", (*_probe_pictures(config, show_images), *read_out(run, config)))
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
-        return Gallery(caption, False, f"The pictures cannot be drawn{error_reason(run, error)}.")
+        return Gallery(caption, False, f"The images cannot be drawn{error_reason(run, error)}.")
 
 
 def _are_public(config: UniqueFeature, data: Dataset) -> bool:
-    """Whether neither the data set nor the feature is the user's own, so that everybody may see the images."""
+    """Whether neither the data set nor the feature belongs to the user, so the images may be shown."""
     return is_embedded(data.name) and not is_private((config.asked_feature, config.carried))
 
 
 def _hidden_note(data: Dataset) -> str:
-    what = "carry a feature of yours" if is_embedded(data.name) else "are yours"
-    return f"Images of {data.named().name} {what} and are not shown unless asked for with --show-images."
+    reason = "carry a feature of yours" if is_embedded(data.name) else "are yours"
+    return f"Images of {data.named().name} {reason}: only --show-images shows them."
 
 
 def _canary_pictures(config: UniqueFeature, data: Dataset, shown: list[tuple[int, int, float]]) -> Iterator[Picture]:
     trained_on = load(data)
-    # A canary that was chosen by its rank carries what all carry; one drawn at random may have a feature of its own.
+    # Canaries chosen by their rank share one feature; canaries drawn at random may each have their own.
     own = {canary.image: canary.carried for canary in drawn_canaries(config)}
     for canary, label, effect in shown:
         (image,) = burn(trained_on.train_images[canary : canary + 1], own.get(canary, config.carried))

@@ -1,4 +1,4 @@
-"""The published black-box score and its test, for canary models and twins."""
+"""The published black-box score and its test, for canary models and control models."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import (
+    KIND_NAMES,
     LINES,
     PREFIXES,
     Pairs,
@@ -19,29 +20,29 @@ from dashboards.audits.unique_feature.pairs import (
 from dashboards.chart import Axis, Chart, Figure, Panel, cdf, line, upright
 
 LEVEL = 0.05
-JOINED = 60  # pairs that are joined by a line at most
+JOINED = 60  # most pairs that are joined by a line
 
 
 def divergences(pairs: Pairs) -> Figure | None:
-    """Each model's average divergence with the feature over that with random patches; M is the height over the line."""
+    """Each model's mean divergence with the feature over that with random patches; M is the height above the line."""
     names = [f"{prefix}average_{d}" for prefix in PREFIXES.values() for d in ("d_r", "d_u")]
     canary_r, canary_u, twin_r, twin_u = pairs.columns(*names)
     n = len(canary_r)
     if not n:
         return None
     caption = (
-        "How far predictions move (KL divergence, averaged over the probe images) with the feature and with random "
-        f"patches, for {describe_pairs(n)}. Dashed: equal, so M is 0; above it the paper calls the "
-        "feature memorised. " + ("A line joins a model to its twin of the same seed. " if n <= JOINED else "") + "One "
-        "training each: no intervals."
+        "Change of predictions (KL divergence, mean over the probe images) with the feature and with random patches, "
+        f"for {describe_pairs(n)}. Dashed: equal, so M is 0; above it the paper calls the feature memorised. "
+        + ("A line joins the two models of a pair. " if n <= JOINED else "")
+        + "One training each: no intervals."
     )
     above = [int((u > r).sum()) for u, r in ((canary_u, canary_r), (twin_u, twin_r))]
     medians = [drawing.format_number(float(np.median(values))) for values in (canary_u, canary_r, twin_u, twin_r)]
     alt = (
-        f"{above[0]} of {n} canary models and {above[1]} of {n} twins lie above the line. Median d_u and d_r: "
-        f"{medians[0]} and {medians[1]} of canary models, {medians[2]} and {medians[3]} of twins."
+        f"{above[0]} of {n} canary models and {above[1]} of {n} control models lie above the line. Median d_u and d_r: "
+        f"{medians[0]} and {medians[1]} of canary models, {medians[2]} and {medians[3]} of control models."
     )
-    title = "Does the feature move predictions more than random patches do?"
+    title = "Does the feature change predictions more than random patches do?"
     most = max(float(values.max()) for values in (canary_r, canary_u, twin_r, twin_u)) or 1.0
     limits = (-0.02 * most, 1.06 * most)
 
@@ -62,24 +63,24 @@ def divergences(pairs: Pairs) -> Figure | None:
 
 
 def calls(pairs: Pairs) -> Figure | None:
-    """The distribution of the published test's p-values over the models, against that of a sound test."""
+    """The distribution of the published test's p-values over the models, compared with that of a valid test."""
     p_values = {model: np.sort(pairs.columns(f"{prefix}m_welch_p")[0]) for model, prefix in PREFIXES.items()}
     if not all(len(of_model) for of_model in p_values.values()):
         return None
     called = {model: f"{int((p < LEVEL).sum())} of {len(p)}" for model, p in p_values.items()}
     caption = (
-        f"Share of models whose p-value is at most p; upright line: p = {LEVEL}. The test (Welch, one-tailed) takes "
-        "probe images for its sample. The twins never saw the feature: under a sound test theirs would follow the "
-        "dotted diagonal or stay below it. One training each: no intervals."
+        f"Share of models whose p-value is at most p; vertical line: p = {LEVEL}. The test (Welch, one-tailed) treats "
+        "probe images as the sample. Control models never saw the feature: in a valid test, their line would follow "
+        "the dotted diagonal or stay below it. One training each: no intervals."
     )
     medians = ", ".join(
-        f"{drawing.format_number(float(np.median(p)))} of {model} models" for model, p in p_values.items()
+        f"{drawing.format_number(float(np.median(p)))} of {KIND_NAMES[model]} models" for model, p in p_values.items()
     )
     alt = (
         f"The published test calls {called['canary']} canary models memorised at p < {LEVEL}, and {called['twin']} "
-        f"twins; a sound test would call about {LEVEL:.0%} of the twins. Median p: {medians}."
+        f"control models; a valid test would call about {LEVEL:.0%} of these. Median p: {medians}."
     )
-    title = "How often does the published test call a model memorised that never saw the feature?"
+    title = "How often does the published test accuse a model that never saw the feature?"
     lines = [line(*cdf(p, 0.0, 1.0), model, linewidth=2, linestyle=LINES[model]) for model, p in p_values.items()]
     panel = Panel(
         (0.65, 0.55, drawing.WIDTH - 0.85, 2.0),

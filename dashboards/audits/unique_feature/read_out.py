@@ -1,4 +1,4 @@
-"""What can be read out of the models at the feature's place: the strongest pixels, and of a name its letters."""
+"""Reconstruction of the feature from the models: its strongest pixels, and the letters of a name."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tasks.datasets.features.kinds import OPAQUE, Patch
 
 MOST = 6  # canaries whose pixels are shown
 SCORE = "pair"
-HEADING = "Read out of the models: the strongest pixels at the feature's place, white"
-LETTERS = "Read out of the models: the letters that fit the slopes at the name's place best"
-GIVEN = {"reference_ranks": (REFERENCE_RANKS, "beside references"), "weight_ranks": (WEIGHT_RANKS, "first layer")}
+HEADING = "Reconstructed from the models: the strongest pixels at the feature's position, in white"
+LETTERS = "Reconstructed from the models: the letters that fit the slopes at the name's position best"
+GIVEN = {"reference_ranks": (REFERENCE_RANKS, "with references"), "weight_ranks": (WEIGHT_RANKS, "first layer")}
 
 
 @dataclass(frozen=True)
 class ReadOut:
-    """The row of a rank whose slopes are read, whose it is in words, and what its models were asked about."""
+    """A rank with slopes, the name of its model or canary, and the audited feature with its family."""
 
     who: str
     row: Row
@@ -43,7 +43,7 @@ class ReadOut:
 
 
 def read_out(run: Run, config: UniqueFeature) -> Iterator[Picture]:
-    """Of each of the first canaries, and of models that are asked alone: the pixels, and of words their letters."""
+    """The strongest pixels of the first canaries and of single models, and the letters if the feature is words."""
     shape = config.shape
     read = [*canary_ranks(run.table("exact_ranks"), config), *given_ranks(run, config)]
     for of in read:
@@ -68,7 +68,7 @@ def canary_ranks(table: pa.Table, config: UniqueFeature) -> Iterator[ReadOut]:
 
 
 def drawn_canaries(config: UniqueFeature) -> list[Canary]:
-    """The canaries of pairs if they were drawn at random: only then may each carry a feature of its own."""
+    """The canaries of pairs if they were drawn at random: only then may each have its own feature."""
     pairs = config.pairs
     if pairs is None or not isinstance(pairs.choice, RandomChoice):
         return []
@@ -76,7 +76,7 @@ def drawn_canaries(config: UniqueFeature) -> list[Canary]:
 
 
 def given_ranks(run: Run, config: UniqueFeature) -> Iterator[ReadOut]:
-    """The ranks of models that are asked alone, by their slopes beside references and by their first layer."""
+    """The ranks of single models, by their slopes compared with references and by their first layer."""
     for name, (schema, by) in GIVEN.items():
         table = run.table(name)
         if table.schema.equals(schema):
@@ -85,18 +85,18 @@ def given_ranks(run: Run, config: UniqueFeature) -> Iterator[ReadOut]:
 
 
 def _strongest_pictures(of: ReadOut) -> Iterator[Picture]:
-    """What the feature inks at its place, and the pixels of the largest slopes, as many."""
+    """The inked pixels of the feature, and the same number of pixels with the largest slopes."""
     row, shape = of.row, (of.row["height"], of.row["width"])
     found = strongest_pixels(np.array(row["slopes"]), row["inked"])
     hits = f"{row['hits']} of {row['inked']} hit, {drawing.format_number(row['hits_by_chance'])} by chance"
-    for which, mask in (("what the models were asked about", row["ink"]), ("read out of the models", found)):
+    for which, mask in (("audited feature", row["ink"]), ("reconstructed", found)):
         image = (np.array(mask, bool).reshape(shape) * OPAQUE).astype(np.uint8)[..., None]
         title = f"{of.who}, {which}{f', {hits}' if mask is found else ''}"
-        yield Picture(encode_png(image), title, f"The feature's place, {title}", HEADING)
+        yield Picture(encode_png(image), title, f"The feature's position, {title}", HEADING)
 
 
 def _letter_pictures(of: ReadOut, feature: Words, shape: Shape) -> Iterator[Picture]:
-    """The words asked about, those that the slopes spell, and of all that are like the feature what fits them best."""
+    """The audited words, those that the slopes spell, and the best fit among similar features."""
     slopes = _slope_image(of.row, feature.patch(), shape)
     others = family(feature, of.asked.family, of.asked.seed, shape[:2])
     read = read_letters(feature, others, slopes)
@@ -104,16 +104,16 @@ def _letter_pictures(of: ReadOut, feature: Words, shape: Shape) -> Iterator[Pict
     chance = f"{read.right} of {read.letters} letters right, {drawing.format_number(read.right_by_chance)} by chance"
     patches = (feature.patch(), replace(feature, words=read.words).patch(), nearest)
     titles = (
-        f"what the models were asked about: {feature.describe()}",
-        f"read out of the models: {read.words!r}, {chance}",
-        f"what fits the slopes best of all that are like it: {what}",
+        f"audited feature: {feature.describe()}",
+        f"reconstructed: {read.words!r}, {chance}",
+        f"best fit among similar features: {what}",
     )
     for title, image in zip(titles, _paint(patches), strict=True):
         yield Picture(encode_png(image), f"{of.who}, {title}", f"White on black, {of.who}, {title}", LETTERS)
 
 
 def _slope_image(row: Row, patch: Patch, shape: Shape) -> Array:
-    """The slopes of a row as an image, (h, w): where the pixels that the feature inks lie on its patch."""
+    """The slopes of a row as an image, (h, w), placed so that the inked pixels lie on the feature's patch."""
     size = row["height"], row["width"]
     ink, values = (np.array(row[name]).reshape(size) for name in ("ink", "slopes"))
     starts = [max(0, first - length) for first, length in zip((patch.top, patch.left), size, strict=True)]
@@ -126,7 +126,7 @@ def _slope_image(row: Row, patch: Patch, shape: Shape) -> Array:
 
 
 def _cover_image(patch: Patch, shape: Shape) -> Array:
-    """How much of each pixel of an image the patch covers, (h, w), from 0 to 1."""
+    """The share of each pixel that the patch covers, (h, w), from 0 to 1."""
     whole = np.zeros(shape[:2])
     height, width = patch.cover.shape
     whole[patch.top : patch.top + height, patch.left : patch.left + width] = patch.cover / OPAQUE
@@ -134,18 +134,18 @@ def _cover_image(patch: Patch, shape: Shape) -> Array:
 
 
 def _nearest_alike(asked: Relatives, others: list[Feature], slopes: Array) -> tuple[Patch, str]:
-    """Of the feature's family and its look-alikes what has the largest sum of slopes under its ink, and what it is."""
+    """The member of the family or look-alike with the largest sum of slopes under its ink, and its description."""
     size = (*slopes.shape, 1)
     alike: list[tuple[Patch, str]] = [(each.patch(), each.describe()) for each in others]
     if asked.family.look_alikes:
         parts = look_alikes(asked.feature, asked.family, asked.seed, size[:2])
         for part, patches in enumerate(parts, start=1):
-            alike += [(patch, f"a look-alike, which differs in part {part} alone") for patch in patches]
+            alike += [(patch, f"a look-alike that differs in part {part}") for patch in patches]
     return max(alike, key=lambda each: float((_cover_image(each[0], size) * slopes).sum()))
 
 
 def _paint(patches: Sequence[Patch]) -> Iterator[NDArray[np.uint8]]:
-    """Each patch's cover, white on black, in the smallest block that holds them all."""
+    """Each patch's cover, white on black, in the smallest block that contains all of them."""
     starts = np.array([(patch.top, patch.left) for patch in patches])
     ends = starts + [patch.cover.shape for patch in patches]
     (top, left), (bottom, right) = starts.min(axis=0), ends.max(axis=0)

@@ -1,4 +1,4 @@
-"""The scatter of a canary's scores over training seeds, and over random patches for one model."""
+"""The variation of a canary's scores over training seeds, and over random patches for one model."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dashboards.audits.unique_feature.pairs import Array, Pairs, central_range, 
 from dashboards.chart import Axis, Chart, Facet, Figure, Layer, facet_panels, level, line, marks, span
 
 PANEL = 1.75  # inches
-NAMED = 12  # canaries whose rows stand below them
+NAMED = 12  # canaries that are labelled with their rows
 
 
 @dataclass(frozen=True)
 class Spread:
-    """From where to where the line of each canary goes, its dots, and what else is drawn on it."""
+    """The ends of each canary's line, its dots, and further layers."""
 
     low: Array
     high: Array
@@ -30,9 +30,9 @@ class Spread:
 
 
 def ranges(pairs: Pairs) -> Figure | None:
-    """Each canary's M_w and M from the smallest to the largest over training seeds, over the band of the twins.
+    """The range of each canary's M_w and M over training seeds, with the band of the control models.
 
-    Figures 3a, 5 and 6 of the paper, with the twins for a null.
+    Figures 3a, 5 and 6 of the paper, with control models as the null.
     """
     scores = {}
     for score in reversed(SCORES):
@@ -44,22 +44,21 @@ def ranges(pairs: Pairs) -> Figure | None:
         return None
     seeds = sorted({len(values) for several, _ in scores.values() for values in several.values()})
     trainings = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    title = "Does one canary get the same score from every training?"
+    title = "Does a canary get the same score in every training?"
     alt = " ".join(f"{SCORES[score]}: {_describe_seed_ranges(*of_score)}" for score, of_score in scores.items())
     across = f"{max(len(several) for several, _ in scores.values())} canaries, sorted by their mean"
     panels = {score: (list(several), _seed_ranges(several), twin) for score, (several, twin) in scores.items()}
     return _score_chart(
-        "ranges", title, _seed_caption(trainings), alt, panels, across, "canary: a dot for each training seed"
+        "ranges", title, _seed_caption(trainings), alt, panels, across, "canary: one dot per training seed"
     )
 
 
 def _seed_caption(trainings: str) -> str:
     return (
-        f"Each upright line is one training image that carries the feature, in {trainings} trainings that differ by "
-        "their seed alone: from its smallest to its largest score, a dot for each. Shaded: the middle 95 % of the "
-        "twins, which never saw the feature (for a few: all of them); dashed: 0. A line that crosses the dashes is one "
-        "canary that the paper's rule would call memorised or not by its seed. Nats; no intervals, all values are "
-        "shown."
+        f"Each vertical line is one canary in {trainings} trainings that differ in their seed only, from its smallest "
+        "to its largest score, with a dot for each. Shaded: the middle 95 % of the control models, which never saw the "
+        "feature (all of them if there are few); dashed: 0. If a line crosses the dashes, the paper's rule calls the "
+        "canary memorised or not depending on the seed. Nats; all values are shown, without intervals."
     )
 
 
@@ -72,7 +71,7 @@ def _score_chart(
     across: str,
     entry: str,
 ) -> Figure:
-    """A panel for each score: canaries by name with their spread, over the twins' scores."""
+    """A panel for each score: canaries with their spread, over the scores of the control models."""
     facets = [
         _spread_facet(SCORES[score], *of_score, across if score == list(of_scores)[-1] else "")
         for score, of_score in of_scores.items()
@@ -82,7 +81,7 @@ def _score_chart(
 
 
 def _spread_facet(title: str, names: list[int], spread: Spread, twin: Array, across: str) -> Facet:
-    """A line for each canary over the band of the twins, with the canaries' rows below them where there are few."""
+    """A line for each canary over the band of the control models, labelled if there are few."""
     low, high = central_range(twin)
     count, places = len(names), np.arange(len(names))
     thread = line(*drawing.segment_path(places, spread.low, spread.high), "canary-thread", linewidth=_line_width(count))
@@ -103,14 +102,14 @@ def _spread_facet(title: str, names: list[int], spread: Spread, twin: Array, acr
 
 
 def _scores_by_canary(canary: Array, values: Array) -> dict[int, Array]:
-    """Each canary's values, sorted, the smallest mean first: of canaries that have several."""
+    """The sorted values of each canary that has several, the smallest mean first."""
     of_canaries = ((int(name), np.sort(values[canary == name])) for name in np.unique(canary))
     several = [(name, scores) for name, scores in of_canaries if len(scores) > 1]
     return dict(sorted(several, key=lambda item: item[1].mean()))
 
 
 def _seed_ranges(several: dict[int, Array]) -> Spread:
-    """From the smallest to the largest score of each canary, a dot for each, and a stroke at their mean."""
+    """The range of each canary's scores, with a dot for each score and a stroke at their mean."""
     places = np.arange(len(several))
     lows, highs, means = (
         np.array([reduce(values) for values in several.values()]) for reduce in (np.min, np.max, np.mean)
@@ -121,24 +120,22 @@ def _seed_ranges(several: dict[int, Array]) -> Spread:
 
 
 def _describe_seed_ranges(several: dict[int, Array], twin: Array) -> str:
-    """How far a canary's score ranges over seeds, in words."""
+    """Describe the range of a canary's score over seeds."""
     low, high = central_range(twin)
     lows, highs = (np.array([reduce(values) for values in several.values()]) for reduce in (np.min, np.max))
     inside = float(np.sqrt(np.mean([values.var(ddof=1) for values in several.values()])))
     both = int(((lows < 0) & (highs > 0)).sum())
     outside = int((lows > high).sum())
     return (
-        "over seeds the range of a canary's score is "
-        f"{drawing.format_number(float(np.median(highs - lows)))} in the median "
-        f"of {len(several)} canaries, its standard deviation "
-        f"{drawing.format_number(inside)}; {both} canaries have scores on "
-        f"both sides of 0, {outside} have all of them above the twins' band, {drawing.format_number(low)} to "
+        f"median range of a score over seeds {drawing.format_number(float(np.median(highs - lows)))} "
+        f"({len(several)} canaries), standard deviation {drawing.format_number(inside)}; {both} canaries have scores "
+        f"on both sides of 0, {outside} have all scores above the control band, {drawing.format_number(low)} to "
         f"{drawing.format_number(high)}."
     )
 
 
 def evaluations(pairs: Pairs) -> Figure | None:
-    """Each canary model's M_w and M as mean and standard deviation over evaluations: figure 4 of the paper."""
+    """The mean and standard deviation of each canary model's M_w and M over evaluations (figure 4 of the paper)."""
     scores = {}
     for score in reversed(SCORES):
         canary, seed, values, twin, evaluation = pairs.evaluation_columns("canary", "seed", score, f"twin_{score}")
@@ -149,12 +146,12 @@ def evaluations(pairs: Pairs) -> Figure | None:
         return None
     models, count = [values.shape for _, values, _ in scores.values()][-1]
     caption = (
-        f"Each dot is one trained model, asked {count} times with other random patches: the mean of its scores with "
-        "one standard deviation to either side, hidden where narrower than the dot. Shaded: the middle 95 % of the "
-        "twins, which never saw the feature and differ by their training seed alone; dashed: 0. Where the lines are "
-        "short against the band, the score is as exact as it need be, and what varies is the training. Nats."
+        f"Each dot is one trained model, evaluated {count} times with new random patches: the mean of its scores with "
+        "one standard deviation to either side, hidden if narrower than the dot. Shaded: the middle 95 % of the "
+        "control models, which never saw the feature and differ in their training seed only; dashed: 0. If the lines "
+        "are short compared with the band, trainings vary and evaluations do not. Nats."
     )
-    title = "Does the score depend on which random patches were drawn?"
+    title = "Does the score depend on the random patches?"
     alt = " ".join(f"{SCORES[score]}: {_describe_evaluations(*of_score[1:])}" for score, of_score in scores.items())
     panels = {score: (names, _evaluation_spread(values), twin) for score, (names, values, twin) in scores.items()}
     across, entry = f"{models} canary models, sorted by their mean", "canary model: mean ± 1 standard deviation"
@@ -162,7 +159,7 @@ def evaluations(pairs: Pairs) -> Figure | None:
 
 
 def _evaluation_table(canary: Array, seed: Array, values: Array, evaluation: Array) -> tuple[list[int], Array] | None:
-    """Canaries and scores (models, evaluations), one model each, of those that all evaluations have.
+    """Canaries, and the scores (models, evaluations) of one model each if all evaluations have it.
 
     The smallest mean comes first.
     """
@@ -187,29 +184,29 @@ def _evaluation_spread(values: Array) -> Spread:
 
 
 def _describe_evaluations(values: Array, twin: Array) -> str:
-    """Between which means the models lie, and how far evaluations and trainings differ, in words."""
+    """Describe the range of the means, and the variation over evaluations and over trainings."""
     means, deviations = values.mean(axis=1), values.std(axis=1, ddof=1)
     over_trainings = drawing.format_number(float(twin.std(ddof=1))) if len(twin) > 1 else "unknown"
     return (
         f"from {drawing.format_number(float(means.min()))} to {drawing.format_number(float(means.max()))}, "
         f"{int((means < 0).sum())} of {len(means)} below 0. Standard deviation over evaluations of one model "
         f"{drawing.format_number(float(np.sqrt((deviations**2).mean())))}"
-        f", over the trainings of the twins {over_trainings}."
+        f", over the trainings of control models {over_trainings}."
     )
 
 
 def legend_entries(label: str) -> list[Any]:
-    """The legend's entries: a dot on its line under this label, and the band of the twins."""
+    """The legend entries: a dot on its line under this label, and the band of the control models."""
     thread = {"markersize": 4.5, "linestyle": "-", "linewidth": 2.4, "color": drawing.light("canary-thread")}
     look = mark("canary", 1) | thread | {"markerfacecolor": drawing.light("canary")}
-    return [legend.line(label, **look), legend.area("twins", color=drawing.light("twin-band"))]
+    return [legend.line(label, **look), legend.area("control models", color=drawing.light("twin-band"))]
 
 
 def _line_width(count: int) -> float:
-    """The linewidth for so many lines."""
+    """The width of each of `count` lines."""
     return 2.4 if count <= 30 else 1.4
 
 
 def _dot_size(count: int) -> float:
-    """The markersize for so many lines."""
+    """The size of the marks on `count` lines."""
     return 4.5 if count <= 30 else 2.5

@@ -1,34 +1,35 @@
 """Has a model forgotten a data set?
 
 A provider asks that its data, the query set D_Q, be forgotten. The audited model, the target, is known only by its
-confidences c, the probability of the true class of each image. It is asked about D_Q and about a control set: images of
-the same source that nobody was given. Calibration models are trained on a set D_C of the same domain that shares no
-image with either, partial models on D_C and a known share of D_Q, query models on D_Q.
+confidences c, the probability of the true class of each image. It is evaluated on D_Q and on a control set: images of
+the same source that were never used in training. Calibration models are trained on a set D_C of the same domain that
+shares no image with D_Q or the control set, partial models on D_C and a known share of D_Q, query models on D_Q.
 
     effect = (mean score of D_Q - mean score of the control set) / its standard error
 
-of scores that compare an image's rank with those of images as difficult to the calibration models (`exchangeability`).
+A score compares an image's rank with the ranks of images that are equally difficult to the calibration models
+(`exchangeability`).
 
-Reading it. A model that never saw D_Q cannot tell it from the control set, whatever else it holds. Where the target
-does, by a randomisation test that is exact where chance said which images are control, it has not forgotten. Where it
-does not, partial models show the largest share of D_Q that its effect allows. The rules are those of `decision`.
+Interpretation. A model that never saw D_Q cannot distinguish D_Q from the control set, regardless of its other training
+data. If the target does, by a randomisation test that is exact for a random control set, it has not forgotten. If it
+does not, partial models show the largest share of D_Q that is compatible with its effect. The rules are in `decision`.
 
 Source. Liu & Tsaftaris 2020, "Have you forgotten? A method to assess if machine learning models have forgotten data":
-the question, the three kinds of models, and the published score, which stands beside the answer:
+the question, the three kinds of models, and the published score, which is reported in addition to the answer:
 
     KS(a, b) = sup |cdf of c by a - cdf of c by b| over the images of D_Q
     rho = mean KS(query model, target) / mean KS(query model, calibration model)
 
 KS is eqs. 2 and 3, rho eq. 4 and algorithm 1.
 
-What is ours. The control set and the decision. rho accuses models that hold other images of the kind of D_Q, can be
-raised by a temperature, and says nothing of shares. It is computed as published, from confidences as they are, and
-with a one-sided KS of ours, how far the target's confidence lies below that of models trained on D_Q, which compares
-confidences to two decimals unless `decimals` is set. Read literally, the paper's equations compare each cdf at its own
-sorted values, which always gives 0; here the distance is taken on the pooled support. A set that holds an image of the
-query set, or one made from it, is detected by content and refused.
+Additions. The control set and the decision. rho accuses models that hold other images of the kind of D_Q, can be raised
+by a temperature, and does not measure shares. It is computed as published, from unrounded confidences, and with our
+one-sided KS, the distance of the target's confidences below those of models trained on D_Q, of confidences rounded to
+two decimals (`decimals`). Read literally, the paper's equations compare each cdf at its own sorted values, which always
+gives 0; here the distance is taken on the pooled support. A set that shares an image, or the source of an image, with
+D_Q is refused.
 
-Cost. Replicates x (2 + targets + known shares) trainings. `quickstart` takes about a minute of two cores.
+Cost. Replicates x (2 + targets + known shares) trainings. `quickstart` takes about a minute on two cores.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ __all__ = ["AUDIT", "PRESETS", "Forgetting", "Target", "plan", "probes", "split"
 
 
 def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
-    """D_Q and the control set in one set, shuffled, on which a model's owner evaluates the model."""
-    handed = handout_order(config.probes)
-    yield handed.name, load_probes(config.probes).images[handed.order]
+    """Yield D_Q and the control set as one shuffled set, on which a model's owner evaluates the model."""
+    order = handout_order(config.probes)
+    yield order.name, load_probes(config.probes).images[order.order]
 
 
 def split(config: Forgetting) -> Split | None:
-    """Which images are D_Q, that may be given, and which the control set, that must not; None without a control set."""
+    """Mark the images that are D_Q and may be given, and those of the control set; None without a control set."""
     if not config.query.is_controlled:
         return None
     guessable = GUESSABLE if config.query.is_guessable else ""
@@ -72,15 +73,15 @@ def split(config: Forgetting) -> Split | None:
 
 
 def draw(config: Forgetting) -> Draw:
-    """What the draw follows from; a commitment to it holds how the other party's answers will be read and compared.
+    """Describe the randomness of the draw, and the configuration that a commitment covers.
 
-    Targets that are trained here have no effect once these answers are there, so the form of given ones replaces them.
+    Targets that are trained here have no effect once third-party answers exist, so given models replace them.
     """
     question = config.question
     if isinstance(question, Scores):
-        given = question.audited if isinstance(question.audited, Given) else Given()
-        given = replace(given, tables=given.tables or ReturnedTables(()))
-        config = replace(config, question=replace(question, audited=given))
+        audited = question.audited if isinstance(question.audited, Given) else Given()
+        audited = replace(audited, tables=audited.tables or ReturnedTables(()))
+        config = replace(config, question=replace(question, audited=audited))
     return config.query.draw(config.seed, config)
 
 

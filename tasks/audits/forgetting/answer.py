@@ -1,7 +1,4 @@
-"""The audit's answer on all targets: each is decided by the rules of `decision`, and the gravest decides for all.
-
-It rests on what a target says of D_Q compared with what it says of the control set.
-"""
+"""The audit's answer on all targets: `decision` judges each target, and the gravest answer is that of the run."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ RULES_OF_ALL = Rules[Evidence](
 
 
 def read(config: Forgetting, summary: pa.Table) -> Evidence | None:
-    """The evidence in a summary; None if no target was decided on."""
+    """The evidence in a summary; None if no target was judged."""
     evidence = read_evidence(config, index_rows(summary))
     return evidence if evidence.targets else None
 
@@ -82,7 +79,7 @@ def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Cert
 
 
 def _largest_share(_config: Forgetting, summary: pa.Table) -> Row | None:
-    """The row of the largest share that any target holds; None where no share is known."""
+    """The row of the largest share that any target holds; None if no share is known."""
     shares = [row for row in summary.to_pylist() if row["metric"] == HELD and row["estimate"] is not None]
     return max(shares, key=lambda row: float(row["estimate"]), default=None)
 

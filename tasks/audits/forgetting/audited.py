@@ -63,8 +63,8 @@ class ReturnedTables(Ranged):
     columns: tuple[str, ...] = ()
     """Names of the tables' columns of numbers, if they differ from the usual ones."""
     bound_by: str = field(default="", metadata={OUTSIDE_COMMITMENT: True, ANSWER_ONLY: True})
-    """What binds the tables to the model in use, such as the SHA-256 of its file, named before the images were sent,
-    and who made spot checks: the verdict reports it. Without it a table clears only if recognising images would show.
+    """Evidence that the tables come from the model in use, such as the SHA-256 of its file before the images were sent,
+    and spot checks: the verdict reports it. Without it, a table clears only if recognition of images would be detected.
     """
 
 
@@ -131,7 +131,7 @@ def _unnumbered_targets(audited: Audited) -> Iterator[NamedTarget]:
 
 
 def _repeated_values(name: str, values: tuple[object, ...]) -> Iterator[str]:
-    """The conflict of a field that has a value twice; empty if all values differ."""
+    """Yield a conflict if the field has a value twice."""
     for value in values:
         if values.count(value) > 1:
             yield f"{name} has {value} twice; each must be there once"

@@ -1,7 +1,6 @@
-"""The confidences of all models about D_Q and the control set, model by model, from their tables.
+"""The confidences of all models about D_Q and the control set, read from tables of CONFIDENCES.
 
-A table of CONFIDENCES is one model's answer; several may come as one. Which of them there are decides what can be
-compared: a training that failed is not there.
+A table may contain the answers of one or several models. Models whose training failed are missing.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ModelAnswers:
-    """What one model says of each image; all arrays (n,)."""
+    """One model's answers about the images; all arrays (n,)."""
 
     confidence: Array
-    right: NDArray[np.bool_] | None  # whether it names the true class; None where it does not say
-    again: Array  # of the same picture handed out a second time; NaN where it was not
-    resolution: float  # the last place that is compared; 0: float32
-    printed: float  # the last place that was printed; 0: float32
+    right: NDArray[np.bool_] | None  # whether the true class has the largest probability; None if unknown
+    again: Array  # confidence in the second copy of the image; NaN without one
+    resolution: float  # last decimal place that is compared; 0: float32
+    printed: float  # last decimal place that was printed; 0: float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,28 +41,25 @@ class ConfidenceMatrix:
 
     @property
     def images(self) -> int:
-        """How many images D_Q has."""
+        """The number of images of D_Q."""
         return int((~self.is_control).sum())
 
     def replicates(self, kind: Kind, target: int | None = None) -> list[ModelId]:
-        """The models of this kind, or of this target, by their replicates; those that are missing are left out."""
+        """The models of this kind or target that exist, ordered by replicate."""
         models = (model for model in self.models if (model.kind, model.target) == (kind, target))
         return sorted(models, key=lambda model: model.replicate)
 
     def confidences(self, models: Sequence[ModelId]) -> Array:
-        """The confidences of these models about all images, (models, n), as they were given."""
+        """The unrounded confidences of these models about all images, (models, n)."""
         rows = [self.models[model].confidence for model in models]
         return np.stack(rows) if rows else np.empty((0, len(self.groups)))
 
     def published_confidences(self, *parts: Sequence[ModelId]) -> Iterator[Array]:
-        """The confidences of each part about D_Q, (models, images), which the audit does not round.
-
-        If an owner's table was printed with few digits, all are read at the coarsest resolution among them.
-        """
+        """The confidences of each part about D_Q, (models, images), at the coarsest resolution of any owner's table."""
         yield from self._round_parts(parts, max(self.models[model].printed for part in parts for model in part))
 
     def rounded_confidences(self, *parts: Sequence[ModelId]) -> Iterator[Array]:
-        """The same, rounded to the decimals that the audit compares, or coarser."""
+        """The confidences of each part about D_Q, rounded to the decimals that the audit compares, or coarser."""
         yield from self._round_parts(parts, max(self.models[model].resolution for part in parts for model in part))
 
     def _round_parts(self, parts: Sequence[Sequence[ModelId]], resolution: float) -> Iterator[Array]:
@@ -72,22 +68,22 @@ class ConfidenceMatrix:
 
 
 def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:
-    """The confidences of all models, from tables of CONFIDENCES in any order.
+    """Collect the confidences of all models from tables of CONFIDENCES in any order.
 
-    All have the same images in the same order, or another task went wrong.
+    Asserts that all models have the same images in the same order.
     """
     models: dict[ModelId, ModelAnswers] = {}
     rows: NDArray[np.int64] | None = None
     groups, is_control, labels = np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.int64)
     for table in tables:
         for model, answers in _tables_by_model(table):
-            asked = answers["row"].to_numpy()
+            model_rows = answers["row"].to_numpy()
             if rows is None:
-                rows, groups = asked, answers["group"].to_numpy()
+                rows, groups = model_rows, answers["group"].to_numpy()
                 is_control = answers["set"].to_numpy() == "control"
                 labels = answers["label"].to_numpy().astype(np.int64)
-            assert np.array_equal(rows, asked), f"{model} was asked about other images than the models before it"
-            assert model not in models, f"{model} is there twice"
+            assert np.array_equal(rows, model_rows), f"{model} answered about other images than the models before it"
+            assert model not in models, f"{model} occurs twice"
             right = answers["right"]
             models[model] = ModelAnswers(
                 confidence=answers["confidence"].to_numpy(),
@@ -100,7 +96,7 @@ def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:
 
 
 def _tables_by_model(table: pa.Table) -> Iterator[tuple[ModelId, pa.Table]]:
-    """Each model of a table whose models come one after another, and its rows."""
+    """Split a table, whose models are stored one after another, into its models."""
     if not table.num_rows:
         return
     target = table["target"].fill_null(-1).to_numpy()

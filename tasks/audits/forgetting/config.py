@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar
 
 from tasks.audits.forgetting.audited import Audited, Given, Trained, count_targets
 from tasks.audits.forgetting.classifier import Classifier
-from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.query_set import ControlSet, ProbeSet, QuerySet
 from tasks.audits.forgetting.target import NamedTarget
+from tasks.audits.forgetting.target_evidence import LEVEL
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
@@ -77,11 +77,11 @@ class Forgetting(Ranged):
         control = self.query.control
         if control is None or not isinstance(self.question, Scores):
             return
-        least = least_permutations(count_targets(self.question.audited))
-        if control.permutations < least:
+        fewest_permutations = least_permutations(count_targets(self.question.audited))
+        if control.permutations < fewest_permutations:
             yield (
-                f"permutations is {control.permutations}; it must be at least {least}, or no target could be not "
-                "forgotten"
+                f"permutations is {control.permutations}; it must be at least {fewest_permutations}, or no target "
+                "could be not forgotten"
             )
 
     @property

@@ -20,7 +20,7 @@ MAX_LISTED = 5  # images that overlap, in an error
 class DataSets:
     """The parts of the data in their canonical form, so that equal parts have equal keys.
 
-    `images` holds the data set of D_Q, and `seed` is the run's.
+    `images` is the data set of D_Q, and `seed` is the run's.
     """
 
     query: QuerySet
@@ -41,15 +41,15 @@ class DataSets:
 def load_data_sets(config: Forgetting) -> DataSets:
     """Load the data and check that they can serve.
 
-    Raises DatasetError if there are too few images, if their shapes or classes differ from the query set, and if two
-    sets share an image, or images with one source: the message names the first of them.
+    Raises DatasetError if there are too few images, if their shapes or classes differ from the query set, or if two
+    sets share an image or the source of an image: the message names the first of them.
     """
     query, control, outside = config.query, config.query.named_control, config.outside
     parts = [query.pool, config.calibration, *([] if outside is None else [outside])]
     loaded = {part: load(part.data) for part in (*parts, *([] if control is None else [control]))}
     images = loaded[query.pool]
-    for part, held in loaded.items():
-        _check_part(part, held, query.data.name, images)
+    for part, part_images in loaded.items():
+        _check_part(part, part_images, query.data.name, images)
     crop = config.question.training.crop if isinstance(config.question, Scores) else 0
     if crop > min(images.shape[:2]):
         raise DatasetError(f"crop is {crop}; it must be at most {min(images.shape[:2])}, the side of the images")
@@ -67,49 +67,50 @@ def load_data_sets(config: Forgetting) -> DataSets:
     )
 
 
-def _check_part(part: Part, held: Images, query: str, images: Images) -> None:
+def _check_part(part: Part, part_images: Images, query: str, images: Images) -> None:
     """Raise DatasetError if the part has too few images, or images of another shape or with more classes."""
-    part.rows(held)
-    if held.shape != images.shape:
-        shapes = [" x ".join(map(str, shape)) for shape in (held.shape, images.shape)]
+    part.rows(part_images)
+    if part_images.shape != images.shape:
+        shapes = [" x ".join(map(str, shape)) for shape in (part_images.shape, images.shape)]
         raise DatasetError(
-            f"images of {part.data.name} are {shapes[0]}, those of the query set {query} {shapes[1]}; all must be of "
-            "one shape: add #28x28, or another height x width, and #grey or #rgb"
+            f"images of {part.data.name} are {shapes[0]}, images of the query set {query} are {shapes[1]}; all must "
+            "have one shape: add #28x28, or another height x width, and #grey or #rgb"
         )
-    if held.classes > images.classes:
+    if part_images.classes > images.classes:
         raise DatasetError(
-            f"{part.data.name} has {held.classes} classes, the query set {query} {images.classes}; it must have no more"
+            f"{part.data.name} has {part_images.classes} classes, the query set {query} {images.classes}; it must "
+            "have no more"
         )
 
 
-def _check_disjoint_parts(pool: Part, control: Part | None, others: Mapping[str, Part | None]) -> None:
+def _check_disjoint_parts(pool: Part, control: Part | None, named_parts: Mapping[str, Part | None]) -> None:
     """Raise DatasetError if one of the other parts shares an image with the query set or the control set."""
-    for name, other in others.items():
-        if other is not None:
-            _check_disjoint(pool, other, f"the {name}")
+    for name, part in named_parts.items():
+        if part is not None:
+            _check_disjoint(pool, part, f"the {name}")
     if control is None:
         return
     _check_disjoint(pool, control, "the control set")
-    for name, other in others.items():
-        if other is not None:
-            _check_disjoint(control, other, f"the {name}", "the control set")
+    for name, part in named_parts.items():
+        if part is not None:
+            _check_disjoint(control, part, f"the {name}", "the control set")
 
 
-def _check_disjoint(query: Part, other: Part, named: str, of: str = "the query set") -> None:
+def _check_disjoint(query: Part, part: Part, part_name: str, set_name: str = "the query set") -> None:
     """Raise DatasetError if the part `other` shares an image, or the source of an image, with the set `of`."""
-    common = common_images(query, other)
+    common = common_images(query, part)
     if common:
         rows = ", ".join(f"{first} is {second}" for first, second in common[:MAX_LISTED])
         more = f", and {len(common) - MAX_LISTED:,} more" if len(common) > MAX_LISTED else ""
         raise DatasetError(
-            f"{of} {query.data.name} and {named} {other.data.name} have {len(common):,} "
-            f"image{'s' if len(common) > 1 else ''} in common: training image {rows}{more}; {named} must hold none of "
-            f"{of}, nor any made of it: leave these out of it"
+            f"{set_name} {query.data.name} and {part_name} {part.data.name} have {len(common):,} "
+            f"image{'s' if len(common) > 1 else ''} in common: training image {rows}{more}; {part_name} must not "
+            f"contain images of {set_name} or images derived from them: leave these out"
         )
 
 
 @cache  # a plan is made more than once for a run
 def common_images(query: Part, calibration: Part) -> tuple[tuple[int, int], ...]:
-    """The training images (row of the one, row of the other) that both parts hold."""
+    """The training images (row of the one, row of the other) that both parts contain."""
     first, second = load(query.data), load(calibration.data)
     return tuple(overlap(first, query.rows(first), second, calibration.rows(second)))

@@ -1,4 +1,4 @@
-"""The evidence in a summary: what each target says, decided by the rules of `decision`, and what is told of all."""
+"""The evidence in a summary: each target with its decision, and the results of all targets together."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from tasks.audits.forgetting.audited import named_targets
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import Decision, RecognitionTrial, TargetEvidence, decide
+from tasks.audits.forgetting.decision import Decision, decide
 from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
 from tasks.audits.forgetting.measures.decisions import CHECKS, HELD, LESS, REPEATED, SURER, control_metric
 from tasks.audits.forgetting.measures.query_confidences import HANDED_OUT
 from tasks.audits.forgetting.measures.recognition import PASSED
+from tasks.audits.forgetting.target_evidence import RecognitionTrial, TargetEvidence
 from tasks.contract.summaries import Estimate, Row, Rows, numerator, read_setting, select_rows
 from tasks.contract.ties import TIED
 from tasks.contract.verdict import Answer
@@ -24,9 +25,9 @@ ORDER: tuple[Answer, ...] = ("not forgotten", "not assessable", "undecided", "fo
 class JudgedTarget:
     """A target with its decision.
 
-    `name` is that of its number, `file` how a given one is called, by its file as short as tells it apart; None of one
-    that was trained here. `share` is the summary row of the share that it holds, `setting` that of all its rows, and
-    `has_test` whether they have the test's. `triples` is the row of what the published rule says; None without one.
+    `name` is the target's name in tables; `file` the shortest unique name of a given file, None for trained targets.
+    `share` is the summary row of the share of D_Q, `setting` the setting of all its rows, and `has_test` whether the
+    test's rows exist. `triples` is the row of the published rule, or None.
     """
 
     name: str
@@ -47,23 +48,23 @@ class JudgedTarget:
 
     @property
     def quoted(self) -> str:
-        """The target as a sentence names it."""
+        """The target's name in a sentence."""
         return self.name if self.file is None else f"'{self.file}'"
 
     @property
     def row_names(self) -> list[tuple[str, str]]:
-        """The (metric, setting) of its rows that the answer rests on, of an accusation the test's first."""
+        """The (metric, setting) of the rows that decide, starting with the test for an accusation."""
         names = [(HELD, self.setting), *([(SURER, self.setting)] if self.has_test else [])]
         return names[::-1] if self.answer == "not forgotten" else names
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a summary says of all targets.
+    """The evidence on all targets.
 
-    `powers` are the summary rows of the test's power by share, in rising order. `right` and `wrong` are the numbers of
-    targets of a known training that are decided rightly and wrongly; None where none is known. `fit` is the lowest
-    accuracy of a training on its own images, `keys` begin the SHA-256 of the keys that owners were promised.
+    `powers` are the summary rows of the test's power, by ascending share. `right` and `wrong` count targets with known
+    training that are decided rightly and wrongly; None if there are none. `fit` is the lowest accuracy of a training on
+    its images, and `keys` are the first digits of the SHA-256 of the keys that owners were promised.
     """
 
     targets: tuple[JudgedTarget, ...]
@@ -76,7 +77,7 @@ class Evidence:
 
     @property
     def by_weight(self) -> list[JudgedTarget]:
-        """The targets, those first whose answer decides for all."""
+        """The targets, ordered by the weight of their answers."""
         return sorted(self.targets, key=lambda target: ORDER.index(target.answer))
 
     @property
@@ -87,22 +88,22 @@ class Evidence:
 def read_evidence(config: Forgetting, rows: Rows) -> Evidence:
     """The evidence in the rows of a summary."""
     targets = () if config.audited is None else named_targets(config.audited)
-    given = [target.name for target in targets if target.source != "training"]
-    files = dict(zip(given, shorten_names(given), strict=True))
+    given_names = [target.name for target in targets if target.source != "training"]
+    files = dict(zip(given_names, shorten_names(given_names), strict=True))
     trial = next((_read_trial_row(row) for row in select_rows(rows, PASSED)), None)
     trials = {target.name: trial for target in targets if target.source == "outputs"}
     powers = [(read_setting(row)["share"], row) for row in select_rows(rows, "power")]
-    right, wrong, fit = (
+    right_count, wrong_count, lowest_fit = (
         rows.get((metric, "{}"))
         for metric in ("targets decided rightly", "targets decided wrongly", "lowest train accuracy")
     )
     return Evidence(
         targets=tuple(_read_target(config, rows, share, files, trials) for share in select_rows(rows, HELD)),
         powers=tuple(sorted(powers, key=lambda power: power[0])),
-        known=0 if right is None else right["n"],
-        right=None if right is None else numerator(right),
-        wrong=None if wrong is None else numerator(wrong),
-        fit=None if fit is None else fit["estimate"],
+        known=0 if right_count is None else right_count["n"],
+        right=None if right_count is None else numerator(right_count),
+        wrong=None if wrong_count is None else numerator(wrong_count),
+        fit=None if lowest_fit is None else lowest_fit["estimate"],
         keys=tuple(read_setting(row)["key"] for row in select_rows(rows, HANDED_OUT)),
     )
 
@@ -118,7 +119,7 @@ def _read_target(
     files: Mapping[str, str],
     trials: Mapping[str, RecognitionTrial | None],
 ) -> JudgedTarget:
-    """The target that holds this share, decided by the rule that its table of decisions follows."""
+    """Read and judge the target of this share."""
     name, setting = str(read_setting(share)["target"]), share["setting"]
     return JudgedTarget(
         name=name,
@@ -134,10 +135,12 @@ def _read_target(
 def read_target_evidence(
     rows: Rows, setting: str, negligible: float, trial: RecognitionTrial | None = None
 ) -> TargetEvidence:
-    """What the rows of this setting say of their target, as it was when it was decided on."""
+    """The evidence in the rows of one target, as the table of decisions had it."""
     share = rows[HELD, setting]
-    held = None if share["estimate"] is None else Estimate(share["estimate"], share["low"], share["high"], share["n"])
-    p, other = (rows[metric, setting]["p_value"] if (metric, setting) in rows else None for metric in (SURER, LESS))
+    held_share = (
+        None if share["estimate"] is None else Estimate(share["estimate"], share["low"], share["high"], share["n"])
+    )
+    p, p_other = (rows[metric, setting]["p_value"] if (metric, setting) in rows else None for metric in (SURER, LESS))
     checks = (rows.get((control_metric(check), setting)) for check in CHECKS)
     accuracy, agreement = (
         UNKNOWN if row is None else LikenessCheck(row["estimate"], row["null"], row["p_value"]) for row in checks
@@ -145,4 +148,6 @@ def read_target_evidence(
     repeated = rows.get((REPEATED, setting))
     differing, repeats = (0, 0) if repeated is None else (numerator(repeated), repeated["n"])
     tied = rows.get((TIED, setting))
-    return TargetEvidence(share["n"], p, held, accuracy, agreement, negligible, differing, repeats, other, trial, tied)
+    return TargetEvidence(
+        share["n"], p, held_share, accuracy, agreement, negligible, differing, repeats, p_other, trial, tied
+    )

@@ -1,4 +1,4 @@
-"""The effects of all models of an audit, and what is read off them: the share curve, the tests, the likeness checks."""
+"""The effects of all models of an audit, with the share curve, the tests and the likeness checks."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tasks.external.confidences import round_confidences
 from tasks.numerics import seeds
 from tasks.numerics.ranks import share_tied
 
-FINE = 1.5e-6  # a last place: six decimals and more
+FINE = 1.5e-6  # resolution of six decimals
 
 
 @dataclass(frozen=True)
 class Decisions(Ranged):
-    """The targets by their numbers, the known shares of the partial models by theirs, and the limits of the rule."""
+    """The targets and the shares of the partial models by their numbers, and the limits of the rule."""
 
     targets: tuple[NamedTarget, ...]
     partial: tuple[float, ...] = ()
@@ -43,15 +43,15 @@ class Decisions(Ranged):
 
     @property
     def has_unbound_tables(self) -> bool:
-        """Whether there may be such targets: those that are bound come without a trial of recognition."""
+        """Whether tables may be targets; a table that is bound to its model comes without a recognition trial."""
         return any(target.source == "outputs" for target in self.targets)
 
 
-ModelGroup = tuple[Kind, int]  # what a model stands for, and the number of its target or share
+ModelGroup = tuple[Kind, int]  # kind, and the number of the target or share
 
 
 class TargetEffect(NamedTuple):
-    """What the models of one target say together: the mean of their effects, and the test's p-value on each side."""
+    """The mean effect of a target's models, and the test's p-values on both sides."""
 
     effect: float
     p: PValues
@@ -70,10 +70,10 @@ class SingleAudit(NamedTuple):
 class ModelEffects:
     """All models' effects, computed once.
 
-    Where a target's numbers are rounded, to the last place `printed`, so are those of the models that it is held
-    against: calibration models and models of known shares, each in the target's place. How difficult an image is, is
-    still read off all digits of the calibration models. Places up to FINE are taken for all digits, since what so fine
-    a rounding makes equal hangs on a temperature more than on the rounding.
+    If a target's numbers are rounded, to the last place `printed`, so are the numbers of the models it is compared
+    with: calibration models and models of known shares, each used as a target. The difficulty of images is computed
+    from the unrounded calibration models. Resolutions up to FINE count as unrounded, since ties at this resolution
+    depend on a temperature more than on the rounding.
     """
 
     config: Decisions
@@ -94,117 +94,122 @@ class ModelEffects:
         return bool(self.matrix.is_control.any() and len(self.calibration))
 
     def printed_confidences(self, models: Sequence[ModelId]) -> Array:
-        """The confidences of models in a target's place (models, n)."""
+        """The confidences of models as targets (models, n)."""
         return round_confidences(self.matrix.confidences(models), self.printed if self.printed > FINE else 0.0)
 
-    def unit_scores(self, of_images: Array) -> tuple[Array, NDArray[np.bool_]]:
-        return unit_scores(of_images, self.matrix.groups, self.matrix.is_control)
+    def unit_scores(self, image_scores: Array) -> tuple[Array, NDArray[np.bool_]]:
+        return unit_scores(image_scores, self.matrix.groups, self.matrix.is_control)
 
     def scores(self, models: Sequence[ModelId]) -> list[Array]:
         """The images' scores of each of these models, (n,)."""
-        return [scores(of, self.calibration_confidences) for of in self.printed_confidences(models)]
+        return [scores(confidence, self.calibration_confidences) for confidence in self.printed_confidences(models)]
 
     @cached_property
     def null_scores(self) -> list[Array]:
-        """The images' scores of each calibration model, compared with the others; none of a single one."""
+        """The images' scores of each calibration model compared with the others; empty for a single model."""
         if len(self.calibration_confidences) < 2:
             return []
         return [
-            scores(of, np.delete(self.calibration_confidences, at, axis=0))
-            for at, of in enumerate(self.printed_confidences(self.calibration))
+            scores(confidence, np.delete(self.calibration_confidences, index, axis=0))
+            for index, confidence in enumerate(self.printed_confidences(self.calibration))
         ]
 
     @cached_property
     def null_effects(self) -> list[float]:
-        """The effect of each calibration model, compared with the others."""
-        return [effect(*self.unit_scores(of_images)) for of_images in self.null_scores]
+        """The effect of each calibration model compared with the others."""
+        return [effect(*self.unit_scores(image_scores)) for image_scores in self.null_scores]
 
     @cached_property
     def known_shares(self) -> dict[ModelGroup, float]:
-        """The share of each partial training and of each target of that kind."""
-        shares: dict[ModelGroup, float] = {("partial", number): of for number, of in enumerate(self.config.partial)}
+        """The share of each group of partial models, and of each target with such a training."""
+        shares: dict[ModelGroup, float] = {
+            ("partial", number): share for number, share in enumerate(self.config.partial)
+        }
         drawn_alone = len(np.unique(self.matrix.groups)) == len(self.matrix.groups)
         for number, target in enumerate(self.config.targets):
-            # Of groups, such as patients, the share that was drawn need not be the one that was asked for.
+            # With groups of images, such as patients, the drawn share may differ from the configured one.
             if target.is_beside_all and target.query and (drawn_alone or target.query == 1):
                 shares["target", number] = target.query
         return shares
 
     @cached_property
     def known_effects(self) -> dict[ModelGroup, list[float]]:
-        """The effects of their models."""
-        replicates = {who: self.matrix.replicates(*who) for who in self.known_shares}
+        """The effects of the models of known shares."""
+        replicates = {group: self.matrix.replicates(*group) for group in self.known_shares}
         return {
-            who: [effect(*self.unit_scores(of)) for of in self.scores(models)] for who, models in replicates.items()
+            group: [effect(*self.unit_scores(image_scores)) for image_scores in self.scores(models)]
+            for group, models in replicates.items()
         }
 
     def curve(self, without: ModelGroup) -> ShareCurve | None:
-        """The effect over the share from all models of known shares but those of this target, or this null model."""
-        null = [of for at, of in enumerate(self.null_effects) if without != ("calibration", at)]
+        """The effect over the share, from all models of known shares except this target or this calibration model."""
+        null = [null_effect for index, null_effect in enumerate(self.null_effects) if without != ("calibration", index)]
         effects: dict[float, list[float]] = {0.0: null}
-        for who, found in self.known_effects.items():
-            if who != without:
-                effects.setdefault(self.known_shares[who], []).extend(found)
+        for group, group_effects in self.known_effects.items():
+            if group != without:
+                effects.setdefault(self.known_shares[group], []).extend(group_effects)
         return share_curve(effects, self.config.calibration_share)
 
     def single_audits(self) -> Iterator[SingleAudit]:
-        """Each model of a known share, audited alone; of share 0 the calibration models, each beside the others."""
-        for at, of_images in enumerate(self.null_scores):
-            yield self._audit_single(0.0, ("calibration", at), at, of_images)
-        for who, of in self.known_shares.items():
-            for at, of_images in enumerate(self.scores(self.matrix.replicates(*who))):
-                yield self._audit_single(of, who, at, of_images)
+        """Audit each model of a known share alone; at share 0 each calibration model, compared with the others."""
+        for index, image_scores in enumerate(self.null_scores):
+            yield self._audit_single(0.0, ("calibration", index), index, image_scores)
+        for group, share in self.known_shares.items():
+            for index, image_scores in enumerate(self.scores(self.matrix.replicates(*group))):
+                yield self._audit_single(share, group, index, image_scores)
 
-    def _audit_single(self, share: float, who: ModelGroup, at: int, of_images: Array) -> SingleAudit:
-        units = self.unit_scores(of_images)
-        found, curve = effect(*units), self.curve(who)
-        high = None if curve is None else curve.estimate_share(found, 1).high
-        chance = seeds.generator(self.config.seed, "permutations", *who, at)
+    def _audit_single(self, share: float, group: ModelGroup, index: int, image_scores: Array) -> SingleAudit:
+        units = self.unit_scores(image_scores)
+        single_effect, curve = effect(*units), self.curve(group)
+        high = None if curve is None else curve.estimate_share(single_effect, 1).high
+        chance = seeds.generator(self.config.seed, "permutations", *group, index)
         p = p_values(*units, self.config.permutations, chance).surer
-        return SingleAudit(share, found, p, 1.0 if high is None else high)
+        return SingleAudit(share, single_effect, p, 1.0 if high is None else high)
 
     def test_target(self, number: int, models: Sequence[ModelId]) -> TargetEffect:
-        """The effect of a target's models, and the test of exchangeability of their mean scores."""
-        of_images = self.scores(models)
+        """The effect of a target's models, and the randomisation test of their mean scores."""
+        model_scores = self.scores(models)
         chance = seeds.generator(self.config.seed, "permutations", number)
-        p = p_values(*self.unit_scores(np.mean(of_images, axis=0)), self.config.permutations, chance)
-        return TargetEffect(float(np.mean([effect(*self.unit_scores(of)) for of in of_images])), p)
+        p = p_values(*self.unit_scores(np.mean(model_scores, axis=0)), self.config.permutations, chance)
+        return TargetEffect(
+            float(np.mean([effect(*self.unit_scores(image_scores)) for image_scores in model_scores])), p
+        )
 
     def likeness_checks(self, models: Sequence[ModelId]) -> tuple[LikenessCheck, LikenessCheck]:
-        """Accuracy and agreement on the control set, beside those of calibration models."""
-        there = self.matrix.is_control
-        drawn = self.config.calibration_share
-        accuracy = likeness_check(self.accuracies(models), self.accuracies(self.calibration), drawn)
-        known = self.calibration_confidences[:, there]
-        said = [agreement(of[there], known) for of in self.printed_confidences(models)]
-        expected = calibration_agreements(known, self.printed_confidences(self.calibration)[:, there])
-        return accuracy, likeness_check([value for value in said if value is not None], expected, drawn)
+        """Accuracy and agreement on the control set, compared with calibration models."""
+        is_control = self.matrix.is_control
+        drawn_share = self.config.calibration_share
+        accuracy = likeness_check(self.accuracies(models), self.accuracies(self.calibration), drawn_share)
+        calibration = self.calibration_confidences[:, is_control]
+        agreements = [agreement(confidence[is_control], calibration) for confidence in self.printed_confidences(models)]
+        expected = calibration_agreements(calibration, self.printed_confidences(self.calibration)[:, is_control])
+        return accuracy, likeness_check([value for value in agreements if value is not None], expected, drawn_share)
 
     def tied_share(self, models: Sequence[ModelId]) -> float:
-        """The share of pairs of images of one class with one confidence; of several models the largest.
+        """The share of image pairs of one class with equal confidences; for several models the largest.
 
-        Of the harder half of images, by the calibration models. Those that every model is sure of hardly count in the
-        test, and float32 says 1 of many of them.
+        Only the half of the images that is harder for the calibration models counts. Easy images have little weight in
+        the test, and float32 rounds many of their confidences to 1.
         """
         easiness = log_odds(self.calibration_confidences).mean(axis=0)
         is_hard = easiness <= np.median(easiness)
         classes = [is_hard & (self.matrix.labels == label) for label in np.unique(self.matrix.labels)]
-        return max(_equal_share(of, classes) for of in self.matrix.confidences(models))
+        return max(_equal_share(confidence, classes) for confidence in self.matrix.confidences(models))
 
     def accuracies(self, models: Sequence[ModelId]) -> list[float] | None:
-        """Of each model on the control set; None where one does not say which classes are more probable."""
+        """Each model's accuracy on the control set; None if one model's table has no other classes."""
         right = [self.matrix.models[model].right for model in models]
-        said = [float(of[self.matrix.is_control].mean()) for of in right if of is not None]
-        return said if len(said) == len(right) else None
+        accuracies = [float(correct[self.matrix.is_control].mean()) for correct in right if correct is not None]
+        return accuracies if len(accuracies) == len(right) else None
 
 
 def _equal_share(confidences: Array, classes: Sequence[NDArray[np.bool_]]) -> float:
-    """The share of equal pairs among those of the same class; 0 without a pair."""
+    """The share of equal pairs among the pairs of the same class; 0 without a pair."""
     equal = pairs = 0.0
-    for of_class in classes:
-        count = int(of_class.sum())
+    for class_mask in classes:
+        count = int(class_mask.sum())
         if count > 1:
             pairs_of_class = count * (count - 1) / 2
-            equal += pairs_of_class * float(share_tied(confidences[of_class]))
+            equal += pairs_of_class * float(share_tied(confidences[class_mask]))
             pairs += pairs_of_class
     return equal / pairs if pairs else 0.0

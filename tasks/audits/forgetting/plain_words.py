@@ -1,142 +1,191 @@
-"""The audit's answer for readers without a machine-learning background, target by target; its symbols explained."""
+"""Page one of the certificate, for readers without a background in statistics, and the meaning of the symbols.
+
+No p-value, symbol or name of a method appears on page one: D_Q is "the data", D_C "the comparison data".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from tasks.audits.forgetting.audited import Trained
 from tasks.audits.forgetting.config import Forgetting, Scores
-from tasks.audits.forgetting.decision import RULES, RUN_AGAIN, TargetEvidence, format_percent
+from tasks.audits.forgetting.decision import DRAWN, RUN_AGAIN
 from tasks.audits.forgetting.evidence import Evidence, JudgedTarget
-from tasks.audits.forgetting.sentences import explain_errors
+from tasks.audits.forgetting.target import Target
+from tasks.audits.forgetting.target_evidence import LEVEL, format_percent
 from tasks.contract.certificate import Boundary, Finding, NumberLine, line_of
-from tasks.contract.rules import Case
 from tasks.contract.verdict import NOT_ASSESSABLE
 
-MAX_EXPLAINED = 6  # targets whose training is told one by one
 SYMBOLS: Mapping[str, str] = {
     "D_Q": "the query set: the data that may have been forgotten",
-    "D_C": "the calibration set: other data of the same domain, on which models are trained here to compare with",
-    "control": "images of the same source as D_Q that nobody was given",
-    "rho": "the paper’s score: how far the target is from models of D_Q, in units of how far models of D_C are; it "
+    "D_C": "the calibration set: other data of the same domain, on which comparison models are trained",
+    "control": "the control set: images of the same source as D_Q that were never used in training",
+    "rho": "the paper’s score: the distance of the target from models of D_Q, divided by that of models of D_C; it "
     "decides nothing here",
     "KS": "the Kolmogorov–Smirnov distance of two distributions: the largest difference of their shares below a value",
-    "share of D_Q held": "the share of D_Q that a target may hold, by models that were trained on known shares",
-    "surer": "by how many standard deviations of chance a target is surer of D_Q than of the control set",
-    "U-LiRA": "an attack that tells members by likelihood ratios, from models with and without unlearning",
-    "PrivLeak": "a score of unlearning: the attack’s success on the target beside that on a model trained anew",
-    "power": "the share of models of a known share of D_Q that the test finds",
+    "share of D_Q held": "the share of D_Q that a target may hold, estimated from models trained on known shares",
+    "more certain": "the test’s effect: how much more certain a target is about D_Q than about the control set, or the "
+    "reverse, in standard deviations of chance",
+    "U-LiRA": "an attack that identifies members by likelihood ratios, from models with and without unlearning",
+    "PrivLeak": "a score of unlearning: the attack’s success on the target relative to that on a retrained model",
+    "power": "the share of models of a known share of D_Q that the test detects",
 }
 
 
-HOLD_BACK = "Hold pictures back before any are given: query.held_back=0.5, or query.control.data=folder:kept."
+HOLD_BACK = (
+    "Hold images back before any are given away: query.held_back=0.5, or name images that nobody received: "
+    "query.control.data=folder:kept."
+)
 TO_THE_OWNER = (
-    "Put this page before the owner of the model, with the tables that it names, and ask for a model that was "
-    "trained without the data.",
-    "Ask that model in the same way, with pictures that were not used before.",
+    "Show this page to the owner of the model, with the tables listed below, and request a model that was trained "
+    "without the data.",
+    "Audit the new model in the same way, with images that were not used before.",
 )
 KEEP_AND_CHECK = (
-    "Keep this page with the tables that it names.",
-    "See to it that the model that answered is the one in use: the audit takes that for granted.",
+    "Keep this page with the tables listed below.",
+    "Confirm that the audited model is the one in use; the audit assumes this.",
+)
+RULE = (
+    "A model is reported as “not forgotten” if it is more certain about the data than about the control images and the "
+    "difference is too large for chance. It is reported as “forgotten” if there is no such difference and it holds at "
+    "most {negligible} of the data. It is “not assessable” if its answers do not allow a comparison. Otherwise the "
+    "answer is “undecided”. The command `engram show forgetting` prints the exact rule."
+)
+ACCUSATION_ERROR = (
+    "If no audited model was trained on the data, at most {per_thousand} of 1,000 audits report any of them as “not "
+    "forgotten”, regardless of their other training data{drawn}."
+)
+CLEARANCE_ERROR = (
+    "Of 100 models that hold more than {negligible} of the data and were trained like the comparison models, at most 5 "
+    "are reported as “forgotten”."
 )
 
 
 def ask_question(config: Forgetting, evidence: Evidence | None) -> str:
-    """The question in plain words, with what the targets' names stand for."""
+    """The question, the comparison that answers it, and how trained models are named."""
     targets = () if evidence is None else evidence.targets
-    who = "Has the model" if len(targets) == 1 else "Has each of these models"
-    return (
-        f"{who} forgotten the data set, or does it still know it better than pictures of the same source that "
-        f"nobody was given?{_explain_targets(config, targets)}"
+    if len(targets) == 1:
+        question = "Has the model forgotten the data in question, or does it still recognise them?"
+    else:
+        question = "Have these models forgotten the data in question, or do they still recognise them?"
+    data = (
+        f"The data are images of {config.query.data.named().name}. The audit compares answers about them with answers "
+        "about control images: images of the same source that were never used in training. A model that never saw the "
+        "data treats both alike."
     )
+    return " ".join([question, data, *_explain_names(config, evidence)])
 
 
-def list_findings(_config: Forgetting, evidence: Evidence, _first: Finding) -> tuple[Finding, ...]:
-    """A finding for each target, those that decide first."""
-    several = len(evidence.targets) > 1
-    return tuple(
-        Finding(
-            target.answer,
-            _describe_finding(target),
-            number_line(target),
-            target.file or (target.name if several else ""),
-        )
-        for target in evidence.by_weight
-    )
+def list_findings(config: Forgetting, evidence: Evidence, _first: Finding) -> tuple[Finding, ...]:
+    """A finding for each target, starting with the answers that decide."""
+    names = _plain_names(config)
+    findings = []
+    for target in evidence.by_weight:
+        name = target.file or ""
+        if not name and len(evidence.targets) > 1:
+            name = names.get(target.name, target.name)
+        findings.append(Finding(target.answer, _explain_target(config, target), number_line(config, target), name))
+    return tuple(findings)
 
 
 def state_rules(config: Forgetting, evidence: Evidence | None) -> tuple[str, str]:
-    """The rule, and the error rates of the tests that could have decided."""
-    error = "" if evidence is None else explain_errors(config, _applied_tests(evidence.targets))
-    return _in_plain_words(RULES.explain(config)), _in_plain_words(error)
+    """The rule in plain words, and the error rates of those answers that were possible."""
+    numbers = {
+        "negligible": format_percent(config.negligible),
+        "per_thousand": f"{1000 * LEVEL:g}",
+        "drawn": "" if config.query.named_control is None else DRAWN.replace("D_Q", "the data"),
+    }
+    errors = [] if evidence is None else _applicable_errors(evidence.targets)
+    return RULE.format_map(numbers), " ".join(errors).format_map(numbers)
 
 
-def _in_plain_words(text: str) -> str:
-    return text.replace("D_Q", "the data set")
-
-
-def _applied_tests(targets: Iterable[JudgedTarget]) -> list[Case[TargetEvidence]]:
-    """The rules that could have decided: none without a test, and none that clears where no share is known."""
+def _applicable_errors(targets: Iterable[JudgedTarget]) -> list[str]:
+    """Error rates of the answers that were possible: none without a test, no clearance without a limit."""
     tested = [target.evidence for target in targets if target.evidence.p is not None]
+    if not tested:
+        return []
     has_limit = any(evidence.share is not None and evidence.share.high is not None for evidence in tested)
-    return [case for case in RULES.cases if tested and (has_limit or case.answer != "forgotten")]
+    return [ACCUSATION_ERROR, CLEARANCE_ERROR] if has_limit else [ACCUSATION_ERROR]
 
 
-def _explain_targets(config: Forgetting, targets: Sequence[JudgedTarget]) -> str:
-    """What the names of models that were trained here stand for, after a space; empty where one model is asked."""
-    names = {target.name for target in targets}
+def _trained_targets(config: Forgetting) -> tuple[Target, ...]:
     question = config.question
-    if not isinstance(question, Scores) or not isinstance(question.audited, Trained):
-        return ""
-    trained = [target for target in question.audited.targets if str(target) in names]
-    if len(names) < 2 or not trained:
-        return ""
-    if len(trained) > MAX_EXPLAINED:
-        return (
-            " They are called by what they were trained on: D_C is the calibration set, D_Q the data set in question, "
-            "0.1 D_Q a tenth of it; whose name has no D_Q never saw it."
-        )
-    explained = " " + " ".join(f"{target}: {target.explain()}." for target in trained)
-    if question.calibration_share == 1:
-        return explained
-    drawn = format_percent(question.calibration_share)
-    return f"{explained} What each has of the calibration set is taken from a draw of its own, of {drawn} of that set."
+    if isinstance(question, Scores) and isinstance(question.audited, Trained):
+        return question.audited.targets
+    return ()
 
 
-def _describe_finding(target: JudgedTarget) -> str:
-    """What the answer on a target rests on, in words that need no statistics: its case's, or the reason."""
+def _plain_names(config: Forgetting) -> dict[str, str]:
+    """Names without symbols of the models that are trained here, by their names in tables."""
+    return {str(target): target.describe() for target in _trained_targets(config)}
+
+
+def _explain_names(config: Forgetting, evidence: Evidence | None) -> Iterator[str]:
+    """How models that were trained here are named; nothing for a single model and for given ones."""
+    targets = () if evidence is None else evidence.targets
+    if len(targets) < 2 or not _trained_targets(config):
+        return
+    yield "Each model is named after the share of the data that it was trained on."
+    assert isinstance(config.question, Scores)
+    if config.question.calibration_share < 1:
+        share = format_percent(config.question.calibration_share)
+        yield f"Each also has its own random {share} of the comparison data."
+
+
+def _explain_target(config: Forgetting, target: JudgedTarget) -> str:
     explain = target.decision.case.explain
-    if explain is not None:
-        return explain(None, target.evidence) or ""
-    reason = _in_plain_words(target.decision.reason or "")
-    return f"{reason[0].upper()}{reason[1:]}."
+    assert explain is not None  # every rule has one
+    return explain(config, target.evidence) or ""
 
 
-def number_line(target: JudgedTarget) -> NumberLine | None:
-    """The share that a target may hold, if its case draws nothing else.
+def number_line(config: Forgetting, target: JudgedTarget) -> NumberLine | None:
+    """The share that a target may hold, in per cent, unless its case draws another number.
 
-    None if it is not assessable, since a small share would look like a clearance.
+    None if the target is not assessable, since a small share would look like a clearance.
     """
+    if target.answer == NOT_ASSESSABLE:
+        return None
     draw = target.decision.case.line
-    if target.answer == NOT_ASSESSABLE or draw is not None:
-        return None if draw is None else draw(None, target.evidence)
+    if draw is not None:
+        return draw(config, target.evidence)
     limit = Boundary(target.evidence.negligible, "forgotten only if the whole interval lies below", clears=True)
-    never = "held by a model that never saw it"
-    return line_of(target.share, "share of the data set that it holds", null_words=never, boundaries=(limit,))
+    share = line_of(
+        target.share,
+        "share of the data that the model holds, in %",
+        null_words="a model without the data",
+        boundaries=(limit,),
+    )
+    return None if share is None else _scale_to_percent(share)
+
+
+def _scale_to_percent(line: NumberLine) -> NumberLine:
+    """The line of a share, with its values in per cent."""
+    boundaries = tuple(replace(boundary, value=100 * boundary.value) for boundary in line.boundaries)
+    return replace(
+        line,
+        estimate=100 * line.estimate,
+        low=None if line.low is None else 100 * line.low,
+        high=None if line.high is None else 100 * line.high,
+        boundaries=boundaries,
+    )
 
 
 def list_remedies(config: Forgetting, evidence: Evidence | None) -> tuple[str, ...]:
-    """What to do if nothing is decided: the steps of the cases of all targets, those that decide first."""
+    """Next steps if nothing is decided: those of all targets, starting with the answers that decide."""
     if not isinstance(config.question, Scores):
-        return ("Ask what the models know, too: question=scores.",)
+        return ("Also evaluate models on the data: question=scores.",)
     if not config.query.is_controlled:
         return (HOLD_BACK,)
-    steps = [] if evidence is None else [step for target in evidence.by_weight for step in _remedies(config, target)]
+    steps: list[str] = []
+    if evidence is not None:
+        for target in evidence.by_weight:
+            steps.extend(_remedies(config, target))
     return tuple(dict.fromkeys(steps)) or (RUN_AGAIN,)
 
 
 def _remedies(config: Forgetting, target: JudgedTarget) -> tuple[str, ...]:
-    """The steps of the case that holds for a target; none if it has an answer."""
+    """The steps of the target's case; none if it has an answer."""
     if target.decision.reason is None:
         return ()
     steps = target.decision.case.steps

@@ -1,4 +1,4 @@
-"""From a configuration to the tables of a run: the data are loaded once, and measures are planned from them."""
+"""Plan the tables of a run from its configuration: load the data once, then plan each measure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tasks.numerics import seeds
 
 
 def plan(config: Forgetting) -> Roots:
-    """The tables of the measures that the config asks for, and their `summary`."""
+    """Plan the tables of the configured measures, and their `summary`."""
     data = load_data_sets(config)
     rows = data.query.pool.rows(data.images)
     copies = count_copies(data.images, rows)
@@ -29,25 +29,25 @@ def plan(config: Forgetting) -> Roots:
     match config.question:
         case Examples():
             about = About((), copies=copies, chance=chance)
-            return roots((examples.MEASURE,), data, None, lambda read: Job(summary, about, read))
+            return roots((examples.MEASURE,), data, None, lambda tables: Job(summary, about, tables))
         case Scores() as question:
             scoring = _plan_scoring(question, data)
             about = About(scoring.targets, printed_cell(question, data), copies, chance)
-            measures = [each for each in MEASURES if question.class_images or each is not examples.MEASURE]
-            return roots(measures, data, scoring, lambda read: Job(summary, about, read))
+            measures = [measure for measure in MEASURES if question.class_images or measure is not examples.MEASURE]
+            return roots(measures, data, scoring, lambda tables: Job(summary, about, tables))
 
 
 def _plan_scoring(question: Scores, data: DataSets) -> Scoring:
-    """The trained and the given models, and their answers.
+    """Plan the trained and the third-party models, and their answers.
 
-    Raises ValueError if there is no model, and if a table of outputs cannot be used, before anything is trained.
+    Raises ValueError before any training if there is no model or a table of outputs cannot be used.
     """
     audited = question.audited
     targets = named_targets(audited)
     if not targets:
         raise ValueError(
-            "no model is given; give one as given.models=... or given.outputs=..., a table of its outputs on the "
-            "images that engram probes writes"
+            "no model to audit: set given.models=..., or given.outputs=... with a table of outputs on the images that "
+            "engram probes writes"
         )
     if isinstance(audited, Given) and audited.tables is not None:
         check_tables(audited.outputs, audited.tables.columns, audited.interface, data.probes)
@@ -57,7 +57,7 @@ def _plan_scoring(question: Scores, data: DataSets) -> Scoring:
 
 
 def _plan_decisions(question: Scores, data: DataSets, targets: tuple[NamedTarget, ...]) -> Decisions:
-    """How targets are decided on, in the table of decisions and in the measure of power."""
+    """Configure the decisions on targets and the measure of power."""
     control = data.query.control or ControlSet()  # without one, no target is judged
     shares = partial_shares(question.audited, data)
     return Decisions(

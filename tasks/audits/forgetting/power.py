@@ -1,8 +1,8 @@
-"""The power of a configuration: whether any target could be accused, and how often one that holds D_Q is.
+"""The power of a configuration: whether any target could be accused, and how often a model that holds D_Q is detected.
 
-The test is of D_Q as a whole, not of its images one by one: the smallest p-value of a target, adjusted over the
-targets, follows from the draws. The statement of power is for images whose score varies by one standard deviation over
-images, and that an image of D_Q in training raises by EFFECT of it.
+The test concerns D_Q as a whole: the smallest p-value of a target, adjusted over the targets, follows from the number
+of draws. Power assumes that an image's score varies by one standard deviation over images, and that training on an
+image of D_Q raises its score by EFFECT standard deviations.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from tasks.audits.forgetting.audited import count_targets
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.query_set import probe_rows
+from tasks.audits.forgetting.target_evidence import LEVEL
 from tasks.contract.power import GOAL, Power, Resolution, mean_rate, smallest_size
 
 EFFECT = 1.0  # standard deviations over images
@@ -20,7 +20,7 @@ SHARE = 0.25  # of D_Q in training
 
 
 def resolution(config: Forgetting) -> Resolution | None:
-    """Whether a target that holds D_Q could be found; None without a control set, without which no target is judged."""
+    """Whether a target that holds D_Q could be accused; None without a control set, since no target is judged."""
     control, audited = config.query.control, config.audited
     if control is None or audited is None:
         return None
@@ -29,16 +29,16 @@ def resolution(config: Forgetting) -> Resolution | None:
 
 
 def power(config: Forgetting) -> Iterator[Power]:
-    """How often one target that holds SHARE of D_Q is found."""
+    """The detection rate of one target that holds SHARE of D_Q."""
     if not config.query.is_controlled or config.audited is None:
         return
-    query, held = (len(rows) for _, rows in probe_rows(config.probes))
+    query, control = (len(rows) for _, rows in probe_rows(config.probes))
 
     def rate(size: int) -> float:
-        error = (1 / size + query / (held * size)) ** 0.5
+        error = (1 / size + query / (control * size)) ** 0.5
         return mean_rate(SHARE * EFFECT, error)
 
     enough = smallest_size(query, 1, lambda size: rate(size) >= GOAL, factor=1.05)
-    more = "" if enough is None else f"give {enough:,} images of D_Q and {enough * held // query:,} of control"
-    what = f"a model that holds {100 * SHARE:g} % of {query:,} images of D_Q ({held:,} control images)"
-    yield Power(what, rate(query), more)
+    more = "" if enough is None else f"give {enough:,} images of D_Q and {enough * control // query:,} of control"
+    description = f"a model that holds {100 * SHARE:g} % of {query:,} images of D_Q ({control:,} control images)"
+    yield Power(description, rate(query), more)

@@ -1,7 +1,7 @@
-"""The paper's tables and figure as configs with the numbers that it prints, settings of our own, and the situations.
+"""The paper's tables and figure with their published numbers, our presets, and the situations of `engram ask`.
 
-Liu & Tsaftaris 2020, "Have you forgotten?", tables 1 and 2. KS of MNIST to itself is .049 and not 0, so that the
-target was trained anew there.
+Liu & Tsaftaris 2020, "Have you forgotten?", tables 1 and 2. KS of MNIST to itself is .049 and not 0, so the
+paper retrained the target.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tasks.training.unlearning_config import UNLEARNING
 
 
 def audit_targets(config: Forgetting, *targets: Target, outside: Part | None = None) -> Forgetting:
-    """The config with these models as its targets, trained as its own are."""
+    """The config with these models as its targets, trained in the same way."""
     question = config.question if isinstance(config.question, Scores) else Scores()
     return replace(config, question=replace(question, audited=Trained(targets, outside)))
 
 
-# The published tables have no control set: they repeat the paper, and judge nobody.
+# The published tables have no control set: they repeat the paper and judge no model.
 MNIST = QuerySet(Dataset("mnist"), control=None)
 TABLE1 = Forgetting(query=MNIST)
-# ResNet-18 on random squares of 128 pixels, as slices of a heart are larger than what is needed of them.
+# ResNet-18 on random squares of 128 pixels, since slices are larger than the heart.
 TABLE2 = Forgetting(
     query=QuerySet(Dataset("acdc-3t"), control=None),
     calibration=Part(Dataset("acdc-1.5t")),
@@ -41,9 +41,9 @@ TABLE2 = Forgetting(
         training=Classifier(Network("resnet18"), crop=128, epochs=30, schedule=((24, 0.1),)),
     ),
 )
-SMALL = (0.02, 0.05)  # shares of the query set below those of the paper
+SMALL = (0.02, 0.05)  # shares of the query set below the paper's
 BELOW = tuple(Target(query=share, calibration=1.0) for share in SMALL)
-# MNIST's 60,000 training images are the query set's, and what the second source is made of, half each.
+# MNIST's 60,000 training images: half for the query set, half for the second source.
 WITHOUT_SVHN = audit_targets(
     Forgetting(
         query=QuerySet(Dataset("mnist"), 0, 30_000),
@@ -57,8 +57,8 @@ NULL = Target(calibration=1.0)
 CURVE = (NULL, *(Target(query=share, calibration=1.0) for share in (0.001, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)))
 SIZES = (1_000, 10_000, 60_000)  # images of the query set
 SMALL_NETWORK = Classifier(Network("mlp1"), epochs=60, schedule=((48, 0.1),))
-# Digits on photographs are hard enough for a small network that what it holds shows: of plain digits models that hold
-# all of D_Q, and models that hold none, are nearly as sure, and whether they can be told apart hangs on the draw.
+# Digits on photographs are difficult enough for a small network to show memory. On plain digits, models of all of D_Q
+# and of none are almost equally certain, and detection depends on the draw.
 QUICKSTART = Forgetting(
     query=QuerySet(Dataset("digits-on-photos"), 0, 1000),
     calibration=Part(Dataset("digits-on-photos"), 1000, 400),
@@ -73,7 +73,7 @@ PLAIN = replace(
     calibration=Part(Dataset("digits-on-photos"), 700, 700),
 )
 
-# The model that holds all of D_Q, and what each method of unlearning makes of it.
+# The model of all of D_Q, and the same model after each unlearning method.
 HELD = Target(query=1.0, calibration=1.0)
 UNLEARNT = (HELD, *(replace(HELD, unlearning=method()) for method in UNLEARNING.values()))
 
@@ -98,18 +98,18 @@ PRESETS: Mapping[str, Forgetting | tuple[Forgetting, ...]] = {
     "sensitivity": tuple(audit_targets(replace(TABLE1, query=replace(MNIST, examples=size)), *CURVE) for size in SIZES),
 }
 
-# What each repeats: a part of the paper, or a setting of ours.
+# The part of the paper that a preset repeats, or a description of our own.
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: digits on photographs",
-    "null": "ours: quickstart with a target that is trained as the calibration models are",
-    "unlearning": "ours: what each method of unlearning makes of the model that holds all of D_Q, digits",
+    "null": "ours: quickstart with a target trained like the calibration models",
+    "unlearning": "ours: each unlearning method on the model of all of D_Q, digits",
     "smoke": "ours: 200 digits",
-    "plain-digits": "ours: plain digits beside digits on photographs, as in the example of the provider",
+    "plain-digits": "ours: plain digits and digits on photographs, as in the provider example",
     "table1": "Table 1: D_Q MNIST, D_C SVHN, out of domain CIFAR-10",
-    "table1-without-svhn": "ours: Table 1 with digits on photographs for SVHN, and half of D_Q's held back",
+    "table1-without-svhn": "ours: Table 1 with digits on photographs for SVHN and half of D_Q held back",
     "table2": "Table 2: D_Q ACDC at 3 T, D_C at 1.5 T; ResNet-18",
     "figure2": "Figure 2: an image of each class in each set",
-    "sensitivity": "ours: power over shares of D_Q from .1 % on, for three sizes of D_Q",
+    "sensitivity": "ours: power over shares of D_Q from 0.1 %, for three sizes of D_Q",
 }
 
 
@@ -117,7 +117,7 @@ DEEP = ("densenet100", "resnet18")
 
 
 def tiny(config: Forgetting) -> Forgetting:
-    """The same audit on embedded data, in seconds; of a slow network as little as is."""
+    """The same audit on embedded data, in seconds; for slow networks with as little data as possible."""
     if isinstance(config.question, Examples):
         outside = None if config.question.outside is None else Part(Dataset("photos#8x8"), 0, 40)
         return _tiny_data(replace(config, question=Examples(outside)), "#8x8", 40)
@@ -143,8 +143,8 @@ def _tiny_data(config: Forgetting, size: str, count: int) -> Forgetting:
     """The config with this number of embedded images of this size in each part."""
     control = config.query.control
     if control is not None:
-        least = 1 if config.audited is None else least_permutations(count_targets(config.audited))
-        permutations = min(control.permutations, max(199, least))
+        fewest_permutations = 1 if config.audited is None else least_permutations(count_targets(config.audited))
+        permutations = min(control.permutations, max(199, fewest_permutations))
         control = replace(control, images=HeldBack(), permutations=permutations)
         control = replace(control, nonce="", nonce_by=OTHER_PARTY, commitment="")
     return replace(
@@ -155,7 +155,7 @@ def _tiny_data(config: Forgetting, size: str, count: int) -> Forgetting:
 
 
 class PublishedNumbers(NamedTuple):
-    """A column: KS to the query model, and rho, to three decimals."""
+    """A column of a table: KS to the query model, and rho, to three decimals."""
 
     ks: float
     rho: float
@@ -173,7 +173,7 @@ CELLS: Mapping[str, Forgetting] = {"table 1": TABLE1, "table 2": TABLE2}
 
 
 def numbers_by_target(cell: str) -> Mapping[Target, PublishedNumbers]:
-    """The columns of a table by what the target was trained on; none for the empty name."""
+    """The columns of a table by the target's training; empty without a table's name."""
     if not cell:
         return {}
     targets = (*PUBLISHED, Target(outside=1.0))[: len(KS[cell])]
@@ -181,12 +181,12 @@ def numbers_by_target(cell: str) -> Mapping[Target, PublishedNumbers]:
 
 
 def numbers_by_name(cell: str) -> Mapping[str, PublishedNumbers]:
-    """The columns of a table by the names of their targets; none for the empty name."""
+    """The columns of a table by the targets' names; empty without a table's name."""
     return {str(target): printed for target, printed in numbers_by_target(cell).items()}
 
 
 class Parts(Protocol):
-    """The parts of the data, of a config or as they are loaded."""
+    """The parts of the data, of a config or loaded."""
 
     @property
     def query(self) -> QuerySet: ...
@@ -199,12 +199,12 @@ class Parts(Protocol):
 
 
 def printed_cell(question: Question, data: Parts) -> str:
-    """The table with this data and training, whichever targets are trained and however often; empty for none."""
+    """The table with this data and training, regardless of targets and replicates; empty if there is none."""
     return next((name for name, cell in CELLS.items() if _matches_cell(cell, question, data)), "")
 
 
 def _matches_cell(cell: Forgetting, question: Question, data: Parts) -> bool:
-    """Whether a run belongs to the cell; out-of-domain data are needed for their own column only."""
+    """Whether a run belongs to the cell; out-of-domain data matter only for their own column."""
     outside, published = data.outside, cell.outside
     has_same_outside = outside is None or published is None or _unpinned_part(outside) == _unpinned_part(published)
     return has_same_outside and published_settings(question, data) == published_settings(cell.question, cell)
@@ -223,21 +223,21 @@ def published_settings(question: Question, data: Parts) -> tuple[object, ...]:
 
 
 def _unpinned_part(part: Part) -> Part:
-    """The part of the data by name, whatever was found there."""
+    """The part of the data by name, without its digest."""
     return replace(part, data=Dataset(part.data.name))
 
 
-# Of data other than the embedded digits all is taken.
+# Data other than the embedded digits are used in full.
 WHOLE = {"query.examples": 0}
 QUERY = Asked("query.data", "Which images are to be forgotten (D_Q)?", "folder:ours", "digits", sets=WHOLE)
 CALIBRATION = Asked(
     "calibration.data",
-    "Images of the same domain and shape that are none of these (D_C)?",
+    "Which other images of the same domain and shape are there (D_C)?",
     "folder:theirs",
     "digits-on-photos",
     sets={"calibration.first": 0, "calibration.examples": 0},
 )
-KEPT_BACK = "Images of the same source as D_Q that nobody was ever given"
+KEPT_BACK = "Images of the same source as D_Q that were never given away"
 CONTROL = Asked(
     "query.control.images.data", f"{KEPT_BACK}?", "folder:kept", sets={"query.control.images": NamedImages.tag}
 )
@@ -245,7 +245,7 @@ OPTIONAL_CONTROL = replace(CONTROL, question=f"{KEPT_BACK} (empty: half of D_Q i
 OWN_NETWORK = replace(NETWORK, field="question.training.network")
 MODEL_FILE = Asked("question.audited.models", "The model's file?", "model.pt")
 RETURNED_TABLE = replace(TABLE, field="question.audited.tables.outputs")
-SECRET = Asked("query.control.secret", "The secret with which probes were handed out (empty: none)?", "", optional=True)
+SECRET = Asked("query.control.secret", "The secret used by engram probes (empty: none)?", "", optional=True)
 GIVEN = {"question.audited": Given.tag}
 
 SITUATIONS = (

@@ -1,4 +1,4 @@
-"""The query set, its control set, and how their images are handed out: in one set, to every model or its owner."""
+"""The query set, its control set, and the shuffled set of both that every model or its owner receives."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from tasks.external.blinding import (
 from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed, describe_draw
 from tasks.worker.files import WITHHELD
 
-SET_NAME = "query"  # the name of the set that is handed out without a control set
+SET_NAME = "query"  # name of the set that is sent without a control set
 GUESSABLE = (
-    "Warning: which pictures are D_Q follows from the run's seed, and an owner who tries seeds can tell them apart: "
-    "set query.secret=$(openssl rand -hex 16) before any picture is given, and keep it."
+    "Warning: the run's seed alone determines which images are D_Q, so an owner who tries seeds can find out: set "
+    "query.secret=$(openssl rand -hex 16) before any image is sent, and keep the secret."
 )
 
 
@@ -70,7 +70,7 @@ class ControlSet(Ranged):
     images: HeldBack | NamedImages = HeldBack()
     """The control images."""
     partial: tuple[Annotated[float, Share(zero=False)], ...] = (0.05, 0.1, 0.25)
-    """Ours: shares of D_Q on which partial models are trained in addition to D_C; they show what a share looks like."""
+    """Ours: shares of D_Q on which partial models are trained in addition to D_C; they show the effect of a share."""
     negligible: Annotated[float, Share(zero=False, one=False)] = 0.1
     """Ours: a target is called forgotten if it may hold at most this share of D_Q."""
     permutations: Annotated[int, AtLeast(1)] = 9999
@@ -122,17 +122,16 @@ class QuerySet(Ranged):
 
     @property
     def pool(self) -> Part:
-        """The images that are D_Q or held back of it."""
+        """The images that are D_Q or held back."""
         return Part(self.data, self.first, self.examples)
 
     @property
     def is_controlled(self) -> bool:
-        """Whether there is a control set."""
         return self.control is not None
 
     @property
     def is_guessable(self) -> bool:
-        """Whether who tries the seeds of runs can find out which images are the control set."""
+        """Whether a person who tries seeds can determine which images are the control set."""
         return self.control is not None and not self.control.secret
 
     @property
@@ -142,17 +141,17 @@ class QuerySet(Ranged):
 
     @property
     def named_control(self) -> Part | None:
-        """The control images that are named; None if they are held back, or there are none."""
+        """The control images if they are named; None if they are held back or there are none."""
         return None if self.control is None else self.control.named_part
 
     def plainly(self, images: Images, control: Images | None) -> QuerySet:
-        """The same images written as few numbers as need be, so that equal sets have equal keys."""
-        own = replace(self, examples=self.pool.plainly(images).examples)
+        """The same images in the shortest notation, so that equal sets have equal keys."""
+        query = replace(self, examples=self.pool.plainly(images).examples)
         if self.control is None or control is None or not isinstance(self.control.images, NamedImages):
-            return own
-        named = self.control.images
-        named = replace(named, examples=named.part.plainly(control).examples)
-        return replace(own, control=replace(self.control, images=named))
+            return query
+        named_images = self.control.images
+        named_images = replace(named_images, examples=named_images.part.plainly(control).examples)
+        return replace(query, control=replace(self.control, images=named_images))
 
     def query_part(self, seed: int) -> Part | Remainder:
         """D_Q, on which models of a run with this seed are trained."""
@@ -165,16 +164,16 @@ class QuerySet(Ranged):
         return ProbeSet(self.query_part(seed), self.named_control, self.derive_seed(seed, "handed out"))
 
     def derive_seed(self, seed: int, name: str) -> int:
-        """The seed of what an owner must not know: of a run's seed and the secret, which a SHA-256 does not give back.
+        """Derive a seed that the owner must not know, from the run's seed, the secret and the nonce, by SHA-256.
 
-        That of the run's seed alone if there is no secret.
+        Without a secret it follows from the run's seed alone.
         """
         if self.control is None:
             return derive_secret_seed(seed, name, "")
         return derive_secret_seed(seed, name, self.control.secret, self.control.nonce)
 
     def draw(self, seed: int, config: object) -> Draw:
-        """What the draw of a run with this seed and configuration follows from."""
+        """Describe the randomness of the draw of a run with this seed and configuration."""
         control = self.control
         if control is None:
             return Draw(self._drawn_from, config, seed, "")
@@ -185,18 +184,18 @@ class QuerySet(Ranged):
         return (*((part.data.identity(), part.first, part.examples) for part in parts), self.held_back)
 
     def describe_draw(self) -> str:
-        """Who chose the draw, in sentences; empty without a control set."""
+        """State in sentences who chose the draw; empty without a control set."""
         if self.control is None:
             return ""
-        what = "The draw of who is control" if self.held_back else "The order in which pictures are handed out"
-        return describe_draw(what, self.control.commitment, self.control.nonce, self.control.nonce_by)
+        subject = "The draw of the control images" if self.held_back else "The order in which images are handed out"
+        return describe_draw(subject, self.control.commitment, self.control.nonce, self.control.nonce_by)
 
 
 @dataclass(frozen=True)
 class ProbeSet:
-    """D_Q and the control set: what is held back of D_Q's pool, or a part of its own, or none.
+    """D_Q and the control set: held back from D_Q's pool, named, or missing.
 
-    `seed` says in which order they are handed out.
+    `seed` determines the order in which the images are sent.
     """
 
     query: Part | Remainder
@@ -205,17 +204,17 @@ class ProbeSet:
 
     def __post_init__(self) -> None:
         if self.control is not None and isinstance(self.query, Remainder):
-            raise ValueError("control is given, and some of the query set is held back; one of them must be the other")
+            raise ValueError("control is named, and images are held back; expected only one control set")
 
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """The images of a probe set, D_Q's first: pixels (n, h, w, c) and what is known of each, all (n,)."""
+    """The images of a probe set, starting with D_Q: pixels (n, h, w, c) and further arrays (n,)."""
 
     images: Pixels
     labels: Labels
-    rows: Rows  # of the training split of their own data set
-    groups: Rows  # such as the patient; no group is in D_Q and in a control set that is held back
+    rows: Rows  # in the training split of their data set
+    groups: Rows  # such as the patient; no group is both in D_Q and in a held-back control set
     is_control: NDArray[np.bool_]
 
 
@@ -223,34 +222,34 @@ Rowed = tuple[Images, Rows]
 
 
 def probe_rows(config: ProbeSet) -> tuple[Rowed, Rowed]:
-    """The data set and the rows of D_Q, and those of the control set, which may have none."""
+    """The data set and rows of D_Q, and of the control set, which may be empty."""
     data = load(config.query.data)
     rows = config.query.rows(data)
     if config.control is not None:
-        other = load(config.control.data)
-        return (data, rows), (other, config.control.rows(other))
-    held = config.query.held_rows(data) if isinstance(config.query, Remainder) else rows[:0]
-    return (data, rows), (data, held)
+        control_data = load(config.control.data)
+        return (data, rows), (control_data, config.control.rows(control_data))
+    control_rows = config.query.held_rows(data) if isinstance(config.query, Remainder) else rows[:0]
+    return (data, rows), (data, control_rows)
 
 
 def load_probes(config: ProbeSet) -> Probes:
-    """The images, with a group's number of its own where the control set is another data set."""
-    parts = (data, asked), (source, control) = probe_rows(config)
-    groups = groups_of(data, asked)
+    """Load the images; groups of a named control set are numbered after those of D_Q."""
+    parts = (data, query_rows), (source, control) = probe_rows(config)
+    groups = groups_of(data, query_rows)
     of_control = groups_of(source, control)
     if config.control is not None:
-        of_control = of_control + int(groups.max()) + 1  # two data sets may number their groups alike
+        of_control = of_control + int(groups.max()) + 1  # two data sets may use the same group numbers
     return Probes(
-        images=np.concatenate([images.train_images[chosen] for images, chosen in parts]),
-        labels=np.concatenate([images.train_labels[chosen] for images, chosen in parts]),
-        rows=np.concatenate([asked, control]),
+        images=np.concatenate([images.train_images[rows] for images, rows in parts]),
+        labels=np.concatenate([images.train_labels[rows] for images, rows in parts]),
+        rows=np.concatenate([query_rows, control]),
         groups=np.concatenate([groups, of_control]),
-        is_control=np.arange(len(asked) + len(control)) >= len(asked),
+        is_control=np.arange(len(query_rows) + len(control)) >= len(query_rows),
     )
 
 
 def handout_order(config: ProbeSet) -> HandedOut:
-    """The images in the order in which they are handed out: D_Q's alone in theirs, others shuffled with repeats."""
+    """The order in which the images are sent: D_Q alone in its own order, otherwise shuffled with repeats."""
     probes = load_probes(config)
     count = len(probes.rows)
     if not probes.is_control.any():
@@ -261,23 +260,26 @@ def handout_order(config: ProbeSet) -> HandedOut:
 
 
 def key_table(config: ProbeSet) -> pa.Table:
-    """Which of the pictures that are handed out are D_Q's and which control (`split.KEY`), some of them twice."""
+    """The table that identifies each sent image as D_Q or control (`split.KEY`), including repeats."""
     rows = split_table(config).to_pylist()
     return key_of([(row[name], row["set"]) for row in rows for name in ("image", "again") if row[name] is not None])
 
 
 def split_table(config: ProbeSet) -> pa.Table:
-    """Each image of D_Q and of the control set: its set, where it lies and how it is handed out (SPLIT_SCHEMA)."""
-    probes, handed = load_probes(config), handout_order(config)
-    held = config.query.data if config.control is None else config.control.data
-    names = [held.name if control else config.query.data.name for control in probes.is_control]
-    paths = {data.name: files(data) for data in (config.query.data, held)}
+    """Each image of D_Q and of the control set, with its set, row, file and names in the sent folder (SPLIT_SCHEMA)."""
+    probes, order = load_probes(config), handout_order(config)
+    control_data = config.query.data if config.control is None else config.control.data
+    names = [control_data.name if control else config.query.data.name for control in probes.is_control]
+    paths = {data.name: files(data) for data in (config.query.data, control_data)}
     return make_table(
         SPLIT_SCHEMA,
         set=np.where(probes.is_control, "control", "query"),
         data=names,
         row=probes.rows,
-        file=[str(of[row]) if (of := paths[name]) else None for name, row in zip(names, probes.rows, strict=True)],
-        image=handed.ids,
-        again=[handed.repeats.get(number) for number in range(len(names))],
+        file=[
+            str(data_paths[row]) if (data_paths := paths[name]) else None
+            for name, row in zip(names, probes.rows, strict=True)
+        ],
+        image=order.ids,
+        again=[order.repeats.get(number) for number in range(len(names))],
     )

@@ -1,18 +1,18 @@
-"""The published score rho: how far a target lies from query models, in units of calibration models' distance from them.
+"""The published score rho: the distance of a target from query models, in units of the calibration models' distance.
 
-How far two models' confidences lie apart is the two-sample Kolmogorov-Smirnov distance, as published and one-sided:
+The distance of two models' confidences is the two-sample Kolmogorov-Smirnov distance, as published and one-sided:
 
     KS(a, b) = sup over x of |F_a(x) - F_b(x)|,    F_a(x) = share of a that is at most x
     KS below = sup over x of F_b(x) - F_a(x)
 
-The one-sided distance says how far b lies below a, and is 0 where b is nowhere the less confident. KS is the larger of
-the two one-sided distances. The supremum is over the pooled support, as in scipy.stats.ks_2samp, and ties count once
-all of them are passed: float32 softmaxes have many values that are exactly 1. Liu & Tsaftaris 2020, eqs. 1 to 3, read
-literally take each distribution function at its own sorted values; of as many values without ties that is i / n on
-either side, and 0 always.
+The one-sided distance measures how far b lies below a, and is 0 if b is nowhere less confident. KS is the larger of the
+two one-sided distances. The supremum is over the pooled support, as in scipy.stats.ks_2samp, and ties count once all of
+them are passed: float32 softmaxes have many values of exactly 1. Liu & Tsaftaris 2020, eqs. 1 to 3, read literally
+evaluate each distribution function at its own sorted values; without ties that is i / n for both, and the distance is
+0.
 
-The published score compares confidences as they are. The one-sided score is ours, and compares them to two decimals
-(`Forgetting.decimals`): models that know an image differ in how close to 1 they come.
+The published score compares unrounded confidences. Our one-sided score rounds them to two decimals
+(`Forgetting.decimals`), since models that know an image differ in how close to 1 their confidences are.
 
     A = mean over i, j of KS(q_i, t_j)    B = mean over i, k of KS(q_i, c_k)    rho = A / B
 
@@ -22,14 +22,12 @@ The published score compares confidences as they are. The one-sided score is our
     w_i = mean over j of KS(q_i, t_j) / A - mean over k of KS(q_i, c_k) / B
 
 A query model is in both the numerator and the denominator, so w is one term. df is Satterthwaite's, SE^4 / sum of
-(term^2 / (its number - 1)). Images are not resampled: those of D_Q are all that there are. A target that is one given
-model shows no spread: s^2(v) is taken for its s^2(u). The interval then says where one model lies that was trained like
-the calibration models.
+(term^2 / (its number - 1)). Images are not resampled, since D_Q is the whole population. A single given model has no
+spread: s^2(v) replaces its s^2(u), and the interval describes one model trained like the calibration models.
 
-In 2000 simulated nulls of 100 images 95 % intervals cover 1, which is rho over all images that there might be, in
-96.2 % with 3 models of each kind, 95.5 % with 5, and 94.8 % of single given targets. Near 0 the upper end is too low.
-rho decides nothing: a share of D_Q cannot be read off it, and holding other data of the domain lowers it as holding D_Q
-does.
+In 2000 simulated nulls of 100 images 95 % intervals cover 1, the value of rho over an infinite population of images, in
+96.2 % with 3 models of each kind, 95.5 % with 5, and 94.8 % for single given targets. Near 0 the upper end is too low.
+rho decides nothing: it does not determine a share of D_Q, and other data of the domain lower it as well.
 
 The audit: Liu & Tsaftaris 2020, "Have you forgotten?", eq. 4; the replicates and the interval are ours.
 """
@@ -55,44 +53,43 @@ METRIC_PREFIX: Mapping[Score, str] = {"one-sided": "one-sided ", "published": ""
 
 
 class Farthest(NamedTuple):
-    """The distance, and the lowest value at which the distribution functions are that far apart."""
+    """The distance, and the lowest value at which the distribution functions differ by it."""
 
     distance: float
     at: float
 
 
 def ks(first: ArrayLike, second: ArrayLike, score: Score = "published") -> float:
-    """KS of two lists of numbers, in [0, 1]: 0 for equal distributions, 1 where all of one lie below the other.
+    """KS of two lists of numbers, in [0, 1]: 0 for equal distributions, 1 if all of one lie below the other.
 
-    One-sided, it is 1 where all of the second lie below the first, and 0 where all of them lie above. That is the
-    statistic of scipy.stats.ks_2samp(first, second, alternative="less"), whose names are of the distribution functions:
-    the first's is the less where its values are the larger.
+    One-sided, it is 1 if all of the second lie below the first, and 0 if all of the second lie above. This is the
+    statistic of scipy.stats.ks_2samp(first, second, alternative="less"), which compares distribution functions.
 
-    ValueError where a list is empty or has a NaN.
+    Raises ValueError if a list is empty or contains NaN.
     """
     return farthest(_sorted_values(first), _sorted_values(second), score).distance
 
 
 def distances(first: NDArray[Any], second: NDArray[Any], score: Score) -> tuple[Array, Array]:
-    """KS of each row of `first` (a, n) and each of `second` (b, m), and where it is reached; both (a, b)."""
-    ones, others = [_sorted_values(row) for row in first], [_sorted_values(row) for row in second]
-    pairs = np.array([farthest(one, other, score) for one in ones for other in others], np.float64)
-    reached = pairs.reshape(len(first), len(second), 2)
-    return reached[..., 0], reached[..., 1]
+    """KS of each row of `first` (a, n) and each of `second` (b, m), and its position; both (a, b)."""
+    first_values, second_values = [_sorted_values(row) for row in first], [_sorted_values(row) for row in second]
+    pairs = np.array([farthest(one, value, score) for one in first_values for value in second_values], np.float64)
+    values = pairs.reshape(len(first), len(second), 2)
+    return values[..., 0], values[..., 1]
 
 
 def pairwise_distances(models: NDArray[Any], score: Score) -> Array:
     """KS of each pair of rows of (r, n), (r, r): 0 on the diagonal, and symmetric as published."""
-    every = [_sorted_values(row) for row in models]
-    matrix = np.zeros((len(every), len(every)))
-    for i, one in enumerate(every):
-        for j, other in enumerate(every):
-            matrix[i, j] = farthest(one, other, score).distance
+    values = [_sorted_values(row) for row in models]
+    matrix = np.zeros((len(values), len(values)))
+    for i, first in enumerate(values):
+        for j, second in enumerate(values):
+            matrix[i, j] = farthest(first, second, score).distance
     return matrix
 
 
 def _sorted_values(values: ArrayLike) -> Array:
-    """The values in rising order; ValueError where there are none, or one is NaN."""
+    """Sort the values. Raises ValueError if there are none or one is NaN."""
     rising = np.sort(np.asarray(values, np.float64), axis=None)
     if not len(rising):
         raise ValueError("a list of confidences is empty; KS needs at least one on either side")
@@ -102,7 +99,7 @@ def _sorted_values(values: ArrayLike) -> Array:
 
 
 def farthest(first: Array, second: Array, score: Score = "published") -> Farthest:
-    """KS of two lists in rising order, and where it is reached."""
+    """KS of two sorted lists, and its position."""
     support = np.concatenate((first, second))
     below = np.searchsorted(first, support, "right") / len(first)
     gaps = _cdf_differences(below, np.searchsorted(second, support, "right") / len(second), score)
@@ -118,10 +115,9 @@ def _cdf_differences(first: NDArray[Any], second: NDArray[Any], score: Score) ->
 
 @dataclass(frozen=True, eq=False)
 class Ratio:
-    """rho and what it is made of; each estimate's n is its number of models, of rho those of the target.
+    """rho and its parts; each estimate's n is its number of models, for rho the target's.
 
-    rho has no value where B is 0 or unknown. There is no interval where nothing shows how models vary: fewer than two
-    query or calibration models.
+    rho has no value if B is 0 or unknown, and no interval with fewer than two query or calibration models.
     """
 
     rho: Estimate
@@ -133,19 +129,19 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Term:
-    """A part of the variance of an estimate, and on how many degrees of freedom it is known."""
+    """A term of an estimate's variance, with its degrees of freedom."""
 
     variance: float
     freedom: float
 
 
-Terms = tuple[Term, ...] | None  # None where a part cannot be known
+Terms = tuple[Term, ...] | None  # None if a term is unknown
 
 
 def ratio(query: NDArray[Any], calibration: NDArray[Any], target: NDArray[Any], score: Score = "published") -> Ratio:
-    """rho of a target from confidences (models, images), R_q, R_c and R_t of them, with 95 % intervals.
+    """rho of a target from confidences (models, images), with 95 % intervals.
 
-    There may be no calibration model. ValueError without a query or target model.
+    Calibration models are optional. Raises ValueError without a query or target model.
     """
     if not len(query) or not len(target):
         raise ValueError(f"there are {len(query)} query and {len(target)} target models; rho needs at least 1 of each")
@@ -173,30 +169,30 @@ class MeanDistance:
 
     @property
     def by_query(self) -> Array:
-        """The mean of each query model, in parts of the mean (R_q,)."""
+        """The mean of each query model, relative to the overall mean (R_q,)."""
         return np.asarray(self.distances.mean(axis=1) / self.distances.mean())
 
     @property
     def by_other(self) -> Array:
-        """The mean of each of the others, in parts of the mean (R,)."""
+        """The mean of each other model, relative to the overall mean (R,)."""
         return np.asarray(self.distances.mean(axis=0) / self.distances.mean())
 
     def terms(self, calibration: MeanDistance) -> Terms:
-        """The variance of the mean in parts of it; a single other model varies as those of the calibration do."""
+        """The relative variance of the mean; a single other model is assumed to vary like the calibration models."""
         if not self.mean or len(self.distances) < 2:
             return None
         like = self if self.distances.shape[1] > 1 else calibration
         if not like.mean or like.distances.shape[1] < 2:
             return None
-        others = _variance_term(like.by_other, self.distances.shape[1])
-        return others, _variance_term(self.by_query)
+        other_term = _variance_term(like.by_other, self.distances.shape[1])
+        return other_term, _variance_term(self.by_query)
 
 
 def quotient(target: MeanDistance, calibration: MeanDistance, images: int) -> Estimate:
-    """rho with its interval.
+    """rho with its 95 % interval.
 
-    Where A is 0 rho is 0, and its interval goes from 0 to the upper end of what the smallest distance above 0, one
-    image, would give by the variation of B alone.
+    If A is 0, rho is 0, and its interval ends at the upper end for the smallest distance above 0, one image, with the
+    variation of B alone.
     """
     a, b, n = target.mean, calibration.mean, target.distances.shape[1]
     if a is None or not b:
@@ -211,18 +207,18 @@ def quotient(target: MeanDistance, calibration: MeanDistance, images: int) -> Es
 
 
 def _ratio_terms(target: MeanDistance, calibration: MeanDistance) -> tuple[Term, ...]:
-    """The variance of rho, in parts of rho, term by term."""
-    queries = _variance_term(target.by_query - calibration.by_query)
-    others = _variance_term(calibration.by_other)
+    """The terms of the relative variance of rho."""
+    query_term = _variance_term(target.by_query - calibration.by_query)
+    calibration_term = _variance_term(calibration.by_other)
     if len(target.by_other) > 1:
-        return _variance_term(target.by_other), others, queries
+        return _variance_term(target.by_other), calibration_term, query_term
     # One spread for both, so that its degrees of freedom count once.
-    alike = Term(others.variance + _variance_term(calibration.by_other, 1).variance, others.freedom)
-    return alike, queries
+    alike = Term(calibration_term.variance + _variance_term(calibration.by_other, 1).variance, calibration_term.freedom)
+    return alike, query_term
 
 
 def mean_estimate(mean: float | None, terms: Terms, n: int) -> Estimate:
-    """A mean of KS, with its interval on the logit scale, which stays within 0 and 1; at these it has none."""
+    """A mean of KS with an interval on the logit scale, which stays within 0 and 1; no interval at 0 and 1."""
     if mean is None or terms is None or not 0 < mean < 1:
         return Estimate(mean, None, None, n)
     reach = interval_half_width(terms) / (1 - mean)
@@ -231,12 +227,12 @@ def mean_estimate(mean: float | None, terms: Terms, n: int) -> Estimate:
 
 
 def _variance_term(values: Array, n: int = 0) -> Term:
-    """The variance of a mean of n models (0: of as many as there are) that vary as these do."""
+    """The variance of a mean of n models (0: of the number of values) that vary like these values."""
     return Term(float(values.var(ddof=1)) / (n or len(values)), len(values) - 1)
 
 
 def interval_half_width(terms: tuple[Term, ...]) -> float:
-    """Half the width of the 95 % t interval; 0 where nothing varies. Satterthwaite 1946, eq. 17."""
+    """Half the width of the 95 % t interval; 0 without variation. Satterthwaite 1946, eq. 17."""
     variance = sum(term.variance for term in terms)
     if not variance:
         return 0.0
@@ -255,16 +251,16 @@ class Comparison:
 
 
 def _comparable_confidences(matrix: ConfidenceMatrix, score: Score, *parts: Sequence[ModelId]) -> Iterator[Array]:
-    """The confidences of each part that a score compares: the published one rounds nothing, ours does."""
+    """The confidences of each part as a score compares them: unrounded for the published score, rounded for ours."""
     if score == "published":
         return matrix.published_confidences(*parts)
     return matrix.rounded_confidences(*parts)
 
 
 def compare_target(matrix: ConfidenceMatrix, target: Sequence[ModelId], score: Score) -> Comparison:
-    """The models of a target, or some of them, beside all query and calibration models there are.
+    """Compare models of a target with all query and calibration models.
 
-    ValueError without a query model.
+    Raises ValueError without a query model.
     """
     parts = matrix.replicates("query"), matrix.replicates("calibration"), target
     query, calibration, models = _comparable_confidences(matrix, score, *parts)

@@ -1,4 +1,4 @@
-"""Targets: what an audited model is trained on, how it is named, and what a table of outputs says of it."""
+"""Targets: their training, their names, and the answers in tables of outputs."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 Source = Literal["training", "model", "outputs"]
 
-SETS = {"calibration": "D_C", "query": "D_Q", "outside": "out of domain"}  # field -> as it is told and may be written
+SETS = {"calibration": "D_C", "query": "D_Q", "outside": "out of domain"}  # field -> printed and accepted name
 UNLEARNT = re.compile(rf"(?P<shares>.*?)\s*-\s*(?P<unlearning>{'|'.join(UNLEARNING)})\s*", re.IGNORECASE)
 SHARE = re.compile(r"(?P<share>\d*\.?\d+(?:e-?\d+)?)?\s*\*?\s*(?P<name>[a-z_][a-z_ ]*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Target(Ranged):
-    """What an audited model is trained on, and how it is made to forget, if it is.
+    """The training of an audited model, and the method by which it is made to forget, if any.
 
     Written `D_C`, `D_C+0.1D_Q`, `D_C+D_Q-fine-tuning`, or with the fields' names `calibration+0.1query`. As a mapping,
-    `{query: 1, calibration: 1, unlearning: {type: fine-tuning, epochs: 5}}`, it has settings of the method, too.
+    `{query: 1, calibration: 1, unlearning: {type: fine-tuning, epochs: 5}}`, it also has settings of the method.
     """
 
     query: Annotated[float, Share()] = 0.0
@@ -49,8 +49,8 @@ class Target(Ranged):
     def conflicts(self) -> Iterator[str]:
         if self.unlearning is not None and not (self.query and (self.calibration or self.outside)):
             yield (
-                f"unlearning is {self.unlearning.tag}; it forgets a share of D_Q and keeps one of D_C or outside: give "
-                f"both, as D_C+D_Q-{self.unlearning.tag}"
+                f"unlearning is {self.unlearning.tag}; it needs a share of D_Q to forget and a share of D_C or outside "
+                f"to keep: give both, such as D_C+D_Q-{self.unlearning.tag}"
             )
         if not (self.query or self.calibration or self.outside):
             yield "a target is trained on nothing; one of query, calibration and outside must be above 0"
@@ -58,20 +58,20 @@ class Target(Ranged):
     @classmethod
     def parse(cls, text: str) -> Target:
         shares: dict[str, float] = {}
-        fields = {name.lower(): field for field, written in SETS.items() for name in (field, written)}
+        fields = {name.lower(): field for field, shares_text in SETS.items() for name in (field, shares_text)}
         unlearnt = UNLEARNT.fullmatch(text)
-        written = unlearnt["shares"] if unlearnt else text
-        for term in written.split("+"):
+        shares_text = unlearnt["shares"] if unlearnt else text
+        for term in shares_text.split("+"):
             match = SHARE.fullmatch(term.strip())
             field = fields.get(match["name"].strip().lower()) if match else None
             if match is None or field is None:
                 raise ValueError(
-                    f"{term.strip()!r} is no share of a set; write D_Q, D_C or outside, or 0.1D_Q for a tenth, with + "
-                    "between them, as D_C+0.1D_Q, and a method of unlearning after them, as D_C+D_Q-fine-tuning "
+                    f"{term.strip()!r} is no share of a set; write D_Q, D_C or outside, or 0.1D_Q for a tenth, joined "
+                    "by +, such as D_C+0.1D_Q, and an unlearning method at the end, such as D_C+D_Q-fine-tuning "
                     f"({', '.join(UNLEARNING)})"
                 )
             if field in shares:
-                raise ValueError(f"{SETS[field]} is there twice; give its share once")
+                raise ValueError(f"{SETS[field]} occurs twice; give its share once")
             shares[field] = float(match["share"] or 1)
         methods = [UNLEARNING[name]() for name in UNLEARNING if unlearnt and name == unlearnt["unlearning"].lower()]
         return cls(**shares, unlearning=methods[0] if methods else None)
@@ -81,33 +81,26 @@ class Target(Ranged):
         sets = " + ".join(f"{share:.4g} {name}" if share < 1 else name for name, share in shares if share)
         return f"{sets} - {self.unlearning.tag}" if self.unlearning else sets
 
-    def explain(self) -> str:
-        """What it was trained on, in words."""
-        words = {
-            "calibration": "the calibration set",
-            "query": "the data set in question",
-            "outside": "the data of another domain",
-        }
-        shares = {what: getattr(self, name) for name, what in words.items() if getattr(self, name)}
-        parts = [
-            f"on {'the whole of ' if share == 1 else f'{100 * share:.4g} % of '}{what}"
-            for what, share in shares.items()
-        ]
-        trained = f"trained {' and '.join(parts)}"
-        if not self.query:
-            return f"{trained}; it never saw the data set in question"
-        return f"{trained}, then made to forget the latter by {self.unlearning.tag}" if self.unlearning else trained
+    def describe(self) -> str:
+        """Its training data and unlearning without symbols, as a short name for page one of the certificate."""
+        parts = [f"{_describe_share(self.query)} of the data"]
+        if self.calibration < 1:
+            parts.append(f"{_describe_share(self.calibration)} of the comparison data")
+        if self.outside:
+            parts.append("data of another domain")
+        name = ", ".join(parts)
+        return f"{name}, then {self.unlearning.tag}" if self.unlearning else name
 
     @property
     def unlearning_name(self) -> UnlearningName | None:
-        """The name of the method by which it is made to forget; None without one."""
+        """The name of the unlearning method; None without one."""
         return self.unlearning.tag if self.unlearning else None
 
     @property
     def remembers(self) -> bool | None:
-        """Whether the query set, or some of it, is trained on: what the audit is to find.
+        """Whether the target was trained on any of the query set, which the audit should detect.
 
-        None after unlearning other than retraining: whether it is remembered is what is asked.
+        None after unlearning other than retraining, since this is the open question.
         """
         return _remembers_query(self.query, self.unlearning_name)
 
@@ -125,25 +118,31 @@ class NamedTarget:
 
     @property
     def remembers(self) -> bool | None:
-        """Whether any of the query set was trained on; None where the training is not known, or was to be undone."""
+        """Whether the target was trained on any of the query set; None if unknown, or after unlearning."""
         return None if self.query is None else _remembers_query(self.query, self.unlearning)
 
     @property
     def held(self) -> float | None:
-        """The share of the query set that it holds; None where that is not known or open."""
+        """The share of the query set that the target holds; None if unknown, or after unlearning."""
         return None if self.remembers is None else self.query if self.remembers else 0.0
 
     @property
     def is_beside_all(self) -> bool:
-        """Whether it was trained on all of the calibration set and a known share of the query set, and nothing else.
+        """Whether the target was trained on exactly all of the calibration set and a known share of the query set.
 
-        And was not made to forget any of it.
+        False after unlearning.
         """
         return self.calibration == 1 and self.query is not None and not self.outside and self.unlearning is None
 
 
+def _describe_share(share: float) -> str:
+    if share == 0:
+        return "none"
+    return "all" if share == 1 else f"{100 * share:.4g} %"
+
+
 def _remembers_query(query: float, unlearning: UnlearningName | None) -> bool | None:
-    """Whether a model holds some of the query set, of which it trained on this share; None where that is open."""
+    """Whether a model trained on this share of the query set holds some of it; None if this is the open question."""
     if unlearning is None or not query:
         return query > 0
     return False if unlearning == "retraining" else None
@@ -151,9 +150,9 @@ def _remembers_query(query: float, unlearning: UnlearningName | None) -> bool | 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What a model says of each image: its confidences and, where it says that, whether it names the true class.
+    """A model's answers about each image: confidences and, if known, whether the true class is the most probable.
 
-    `again` is the confidence in the same picture handed out a second time, NaN where it was not, or need not be.
+    `again` is the confidence in the second copy of an image, NaN without one.
     """
 
     confidences: Confidences
@@ -161,26 +160,26 @@ class Answers:
 
 
 def table_answers(
-    outputs: File, labels: Labels, handed: HandedOut, columns: tuple[str, ...], interface: Interface
+    outputs: File, labels: Labels, order: HandedOut, columns: tuple[str, ...], interface: Interface
 ) -> Answers:
-    """The answers in a table of outputs; ValueError where it does not give them for every picture."""
-    repeats = handed.repeats
+    """Read the answers in a table of outputs. Raises ValueError if an image has no answer."""
+    repeats = order.repeats
     twice = list(repeats)
-    said = read(
-        outputs, [*handed.ids, *repeats.values()], np.concatenate([labels, labels[twice]]), columns, interface.gives
+    confidences = read(
+        outputs, [*order.ids, *repeats.values()], np.concatenate([labels, labels[twice]]), columns, interface.gives
     )
-    again = np.full(len(labels), np.nan)
-    again[twice] = said.values[len(labels) :]
-    right = None if said.right is None else said.right[: len(labels)]
-    return Answers(Confidences(said.values[: len(labels)], said.resolution, right), again)
+    repeat_confidences = np.full(len(labels), np.nan)
+    repeat_confidences[twice] = confidences.values[len(labels) :]
+    right = None if confidences.right is None else confidences.right[: len(labels)]
+    return Answers(Confidences(confidences.values[: len(labels)], confidences.resolution, right), repeat_confidences)
 
 
 def check_tables(outputs: tuple[File, ...], columns: tuple[str, ...], interface: Interface, probes: ProbeSet) -> None:
-    """Raise ValueError if a table of outputs cannot be used, before anything is trained to be compared with it.
+    """Raise ValueError if a table of outputs cannot be used, before anything is trained.
 
-    One that is missing since it was pinned passes, since what is stored of the run can still be looked at.
+    A table that has disappeared since it was pinned passes, since stored results can still be read.
     """
-    labels, handed = load_probes(probes).labels, handout_order(probes)
+    labels, order = load_probes(probes).labels, handout_order(probes)
     for table in outputs:
         with suppress(FileError):
-            table_answers(table, labels, handed, columns, interface)
+            table_answers(table, labels, order, columns, interface)

@@ -1,4 +1,4 @@
-"""The models that are trained: each one's share of the data, its seed, and what it stands for in the audit."""
+"""The models that are trained: their shares of the data, their seeds, and their roles in the audit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUERY, CALIBRATION = Target(query=1.0), Target(calibration=1.0)
 
 @dataclass(frozen=True)
 class ModelId:
-    """What a model stands for: `target` is the number of the target, or of the known share, it is a replicate of."""
+    """A model's role: `target` is the number of its target or known share, of which it is a replicate."""
 
     kind: Kind
     target: int | None
@@ -36,8 +36,8 @@ class ModelId:
 def training_jobs(question: Scores, data: DataSets) -> Iterator[tuple[ModelId, Job]]:
     """The query, calibration, partial and target models, replicate by replicate, with the jobs that train them.
 
-    All models are independent: a target that is trained on the same data as the query or the calibration models is
-    still a training of its own, from another seed.
+    All models are independent: a target with the data of the query or the calibration models is trained separately,
+    from another seed.
     """
     partial = [Target(query=share, calibration=1.0) for share in partial_shares(question.audited, data)]
     targets = question.audited.targets if isinstance(question.audited, Trained) else ()
@@ -52,41 +52,38 @@ def training_jobs(question: Scores, data: DataSets) -> Iterator[tuple[ModelId, J
 
 
 def partial_shares(audited: Audited, data: DataSets) -> tuple[float, ...]:
-    """The shares of `partial` for which partial models are trained, since no target has them in addition to all of D_C.
-
-    Empty without a control set: no target is judged then.
-    """
+    """The shares of `partial` that are not among the targets trained on all of D_C; empty without a control set."""
     control = data.query.control
     if control is None:
         return ()
     targets = audited.targets if isinstance(audited, Trained) else ()
-    known = [target.query for target in targets if target == Target(query=target.query, calibration=1.0)]
-    return tuple(share for share in control.partial if share not in known)
+    target_shares = [target.query for target in targets if target == Target(query=target.query, calibration=1.0)]
+    return tuple(share for share in control.partial if share not in target_shares)
 
 
 def training_job(question: Scores, data: DataSets, target: Target, kind: Kind, replicate: int) -> Job:
-    """The last link of one training on the target's shares, or its unlearning after it.
+    """The last link of one training on the target's shares, followed by its unlearning.
 
-    Its seed depends on these, not on which other targets there are.
+    Its seed depends on the target and not on the other targets.
     """
     if target.unlearning is not None and not isinstance(target.unlearning, Retraining):
         return _unlearning_job(question, data, replace(target, unlearning=None), target.unlearning, kind, replicate)
-    named = [repr(float(share)) for share in (target.query, target.calibration, target.outside)]
+    seed_names = [repr(float(share)) for share in (target.query, target.calibration, target.outside)]
     shares = tuple(_target_shares(question, data, target, kind, replicate))
     if target.unlearning is not None:
         shares = tuple(share for share in shares if share.part != data.query_part)
-        named.append(target.unlearning.tag)
+        seed_names.append(target.unlearning.tag)
     recipe = question.training
     mixture = Mixture(
         shares=shares,
         validation=data.query.data,
-        classes=data.images.classes,  # which the networks distinguish
+        classes=data.images.classes,  # the networks' outputs
         network=recipe.network,
         dropout=recipe.dropout,
         batch_norm=recipe.batch_norm,
         augmentation=recipe.augmentation,
         crop=recipe.crop,
-        seed=seeds.derive(data.seed, "training", kind, *named, replicate),
+        seed=seeds.derive(data.seed, "training", kind, *seed_names, replicate),
         epochs=recipe.epochs,
         optimiser=recipe.optimiser,
         learning_rate=recipe.learning_rate,
@@ -99,21 +96,21 @@ def training_job(question: Scores, data: DataSets, target: Target, kind: Kind, r
 def _unlearning_job(
     question: Scores, data: DataSets, target: Target, method: Method, kind: Kind, replicate: int
 ) -> Job:
-    """The unlearning of the query set by this method, by the model that was trained on all shares of the target."""
+    """Unlearn the query set by this method, from the model trained on all shares of the target."""
     before = training_job(question, data, target, kind, replicate)
-    trained: Mixture = before.config
+    mixture: Mixture = before.config
     shares = tuple(_target_shares(question, data, target, kind, replicate))
     how = Unlearning(
         kept=tuple(share for share in shares if share.part != data.query_part),
         forgotten=tuple(share for share in shares if share.part == data.query_part),
         method=method,
-        validation=trained.validation,
-        classes=trained.classes,
-        augmentation=trained.augmentation,
-        crop=trained.crop,
-        seed=seeds.derive(trained.seed, method.tag),
-        optimiser=trained.optimiser,
-        batch=trained.batch,
+        validation=mixture.validation,
+        classes=mixture.classes,
+        augmentation=mixture.augmentation,
+        crop=mixture.crop,
+        seed=seeds.derive(mixture.seed, method.tag),
+        optimiser=mixture.optimiser,
+        batch=mixture.batch,
     )
     return Job(unlearn, how, (before,))
 
@@ -121,8 +118,8 @@ def _unlearning_job(
 def _target_shares(question: Scores, data: DataSets, target: Target, kind: Kind, replicate: int) -> Iterator[Share]:
     """The target's shares of the parts: nested within a replicate, independent between replicates.
 
-    With `calibration_share` below 1 each model has its own draw of D_C; a model and what unlearning makes of it share
-    one.
+    With `calibration_share` below 1, each model has its own draw of D_C; a model and its unlearned version share a
+    draw.
     """
     draw: tuple[str, ...] = () if question.calibration_share == 1 else (kind, repr(float(target.query)))
     for name, part, share, stream in (
@@ -145,8 +142,8 @@ def realised_share(question: Scores, data: DataSets, share: float) -> float:
         return share
     images = len(rows)
     target = Target(query=share)
-    drawn = []
+    image_counts = []
     for replicate in range(question.replicates):
         for part in _target_shares(question, data, target, "partial", replicate):
-            drawn.append(len(part.rows(data.images)))
-    return sum(drawn) / len(drawn) / images
+            image_counts.append(len(part.rows(data.images)))
+    return sum(image_counts) / len(image_counts) / images

@@ -1,37 +1,39 @@
-"""How the field compares unlearned models with retrained ones: U-LiRA, forgetting quality and PrivLeak.
+"""Published comparisons of unlearned with retrained models: U-LiRA, forgetting quality and PrivLeak.
 
-U-LiRA: how often a likelihood ratio of two Gaussians for each image tells an unlearned model from a retrained one.
+U-LiRA: the accuracy of a likelihood ratio of two Gaussians for each image that distinguishes unlearned from retrained
+models.
 
     ratio(x) = N(log-odds of x; mean, variance over unlearned models) / N(...; over retrained models)
 
-A model is called unlearned at x where the ratio is above 1. Accuracy: the mean of how often that is right of unlearned
-models and of retrained ones, over the images of D_Q; 1/2 where unlearning is as good as retraining. Each model is
-judged by Gaussians of the others. Hayes et al. 2024, "Inexact unlearning needs more careful evaluations to avoid a
-false sense of privacy", who adapt Carlini et al. 2022, "Membership inference attacks from first principles". They have
-hundreds of models; for few, the variance is one for all images, as Carlini et al. advise below 64 models.
+A model is classified as unlearned at x if the ratio is above 1. The accuracy is the mean over unlearned and retrained
+models and over the images of D_Q; it is 1/2 if unlearning equals retraining. Each model is judged by Gaussians of the
+other models. Hayes et al. 2024, "Inexact unlearning needs more careful evaluations to avoid a false sense of privacy",
+who adapt Carlini et al. 2022, "Membership inference attacks from first principles". They have hundreds of models; with
+few models all images share one variance, as Carlini et al. advise below 64 models.
 
-Forgetting quality, of the NeurIPS 2023 unlearning challenge: how like retrained models R unlearned ones are. Of each
-image of D_Q an attacker sees the log-odds of 2 R models and names those unlearned, by one threshold or two:
+Forgetting quality, of the NeurIPS 2023 unlearning challenge: the similarity of R unlearned and R retrained models. For
+each image of D_Q, an attacker sees the log-odds of the 2 R models and names the unlearned ones by one or two
+thresholds:
 
     epsilon = max over attacks of max(log((1 - FPR) / FNR), log((1 - FNR) / FPR))
     quality = mean over images of 2^-floor(epsilon / 0.5)
 
-Infinite where an attack makes no error; one with FPR or FNR at 0 alone is discarded, as the models are too few to say.
-An image whose epsilon is above ceil(log(R - 1)), the most that R models show, counts 0. 1: no attack gets anywhere.
-Triantafillou et al. 2024, "Are we making progress in unlearning? Findings from the first NeurIPS unlearning
-competition", section 3, and their released evaluation; here every threshold is tried, either way round, and delta is 0.
-They have R = 512. With few models attacks succeed by chance, so that the quality of models that are retrained
-themselves is far below 1, and where many confidences are equal above that again: `permutation_test` says what it is.
+epsilon is infinite for an attack without errors; an attack with only FPR or only FNR at 0 is discarded, as the models
+are too few to estimate it. An image whose epsilon is above ceil(log(R - 1)), the most that R models can show, counts 0.
+Quality is 1 if no attack succeeds. Triantafillou et al. 2024, "Are we making progress in unlearning? Findings from the
+first NeurIPS unlearning competition", section 3, and their released evaluation; here every threshold is tried in both
+directions, and delta is 0. They have R = 512. With few models attacks succeed by chance, so the quality of retrained
+models is far below 1, and higher again if many confidences are equal: `permutation_test` computes it.
 
-PrivLeak of MUSE: how much better a model's losses tell D_Q from held-out images than a retrained model's do.
+PrivLeak of MUSE: the advantage of a model's losses over a retrained model's in separating D_Q from held-out images.
 
     AUC = P(loss of an image of D_Q > loss of a control image)
     PrivLeak = (AUC of the target - AUC of retrained models) / AUC of retrained models
 
-0: as after retraining. Towards -1: the target is surer of D_Q than of images of the same source that it never saw, so
-that nothing was forgotten. Above 0: it is less sure, which tells D_Q apart, too. MUSE gives it in percent. Shi et al.
-2024, "MUSE: Machine unlearning six-way evaluation for language models", section 3; its loss is Min-K % Prob of a text,
-here it is minus the logarithm of the confidence. A monotone change of confidences changes no AUC.
+0: as after retraining. Towards -1: the target is more certain about D_Q than about images of the same source that it
+never saw; nothing was forgotten. Above 0: it is less certain, which also separates D_Q. MUSE reports percent. Shi et
+al. 2024, "MUSE: Machine unlearning six-way evaluation for language models", section 3; its loss is Min-K % Prob of a
+text, here it is minus the logarithm of the confidence. A monotone change of confidences changes no AUC.
 """
 
 from __future__ import annotations
@@ -51,55 +53,57 @@ from tasks.numerics.statistics import jackknife, mean
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-LEAST = 3  # models of each kind for U-LiRA and quality: two are left for a Gaussian where one is judged, and epsilons
-# other than 0 and infinity are possible
-LEAST_RETRAINED = 2  # for an interval of PrivLeak
-NARROWEST = 1e-9  # variance: what is printed with few decimals may not vary at all
-WIDTH = 0.5  # of epsilon, for half the points
-SPLITS = 400  # of the models that a p-value looks at, at most
+# Models of each kind for U-LiRA and quality: two remain for a Gaussian if one is judged, and epsilons other than 0 and
+# infinity are possible.
+FEWEST_MODELS = 3
+FEWEST_RETRAINED = 2  # for an interval of PrivLeak
+SMALLEST_VARIANCE = 1e-9  # numbers with few decimals may not vary at all
+WIDTH = 0.5  # step of epsilon that halves the quality
+SPLITS = 400  # largest number of splits of the models for a p-value
 
 
 def u_lira_accuracy(unlearned: Array, retrained: Array) -> Estimate:
     """The accuracy from log-odds (models, images), with Student's interval over pairs of the two kinds of models.
 
-    Of both kinds the same number is taken, so that neither is known the better. Pairs share the models that they are
-    judged by; their variance is therefore that of Nadeau & Bengio 2003, "Inference for the generalization error",
-    s^2 (1 / pairs + 1 / (pairs - 1)). In 400 simulated nulls of five models of each kind and 100 images the interval
-    held 1/2 in 385. No value below LEAST models of a kind, and n is then 0.
+    Both kinds contribute the same number of models. Pairs share the models of their Gaussians; the variance is
+    therefore that of Nadeau & Bengio 2003, "Inference for the generalization error", s^2 (1 / pairs + 1 / (pairs - 1)).
+    In 400 simulated nulls of five models of each kind and 100 images the interval contained 1/2 in 385. No value below
+    FEWEST_MODELS of a kind; n is then 0.
     """
     pairs = min(len(unlearned), len(retrained))
-    if pairs < LEAST:
+    if pairs < FEWEST_MODELS:
         return Estimate(None, None, None, 0)
-    found = mean([_pair_accuracy(unlearned[:pairs], retrained[:pairs], judged) for judged in range(pairs)])
-    assert found.value is not None
-    assert found.high is not None
-    half = (found.high - found.value) * float(np.sqrt(1 + pairs / (pairs - 1)))
-    return Estimate(found.value, found.value - half, found.value + half, pairs)
+    accuracy = mean([_pair_accuracy(unlearned[:pairs], retrained[:pairs], judged) for judged in range(pairs)])
+    assert accuracy.value is not None
+    assert accuracy.high is not None
+    half = (accuracy.high - accuracy.value) * float(np.sqrt(1 + pairs / (pairs - 1)))
+    return Estimate(accuracy.value, accuracy.value - half, accuracy.value + half, pairs)
 
 
 def _pair_accuracy(unlearned: Array, retrained: Array, judged: int) -> float:
     """The accuracy on one model of each kind, by Gaussians of all the others."""
-    fits = [gaussian(np.delete(models, judged, 0)) for models in (unlearned, retrained)]
-    right = [
-        np.mean(ratio > 0 if kind == 0 else ratio < 0) + np.mean(ratio == 0) / 2
-        for kind, models in enumerate((unlearned, retrained))
-        for ratio in [log_density(models[judged], *fits[0]) - log_density(models[judged], *fits[1])]
-    ]
-    return float(np.mean(right))
+    unlearned_fit = gaussian(np.delete(unlearned, judged, 0))
+    retrained_fit = gaussian(np.delete(retrained, judged, 0))
+    accuracies = []
+    for is_unlearned, models in ((True, unlearned), (False, retrained)):
+        ratio = log_density(models[judged], *unlearned_fit) - log_density(models[judged], *retrained_fit)
+        correct = ratio > 0 if is_unlearned else ratio < 0
+        accuracies.append(np.mean(correct) + np.mean(ratio == 0) / 2)
+    return float(np.mean(accuracies))
 
 
 def gaussian(log_odds: Array) -> tuple[Array, float]:
-    """The mean of each image, (images,), and the variance of a new model about it, one for all images.
+    """The mean of each image, (images,), and the variance of a new model about it, shared by all images.
 
     The variance within images, times 1 + 1 / models for the error of the mean.
     """
     models = len(log_odds)
     within = float(log_odds.var(axis=0, ddof=1).mean()) * (1 + 1 / models)
-    return log_odds.mean(axis=0), max(within, NARROWEST)
+    return log_odds.mean(axis=0), max(within, SMALLEST_VARIANCE)
 
 
 def log_density(x: Array, centre: Array, variance: float) -> Array:
-    """log N(x; centre, variance), less the constant that all have."""
+    """log N(x; centre, variance), without the common constant."""
     density: Array = -((x - centre) ** 2) / (2 * variance) - np.log(variance) / 2
     return density
 
@@ -107,45 +111,46 @@ def log_density(x: Array, centre: Array, variance: float) -> Array:
 def forgetting_quality(unlearned: Array, retrained: Array) -> Estimate:
     """The forgetting quality from log-odds (models, images), with a jackknife interval over pairs of models.
 
-    Of both kinds the same number is taken. The interval is wide: in 400 simulated nulls of five models of each kind and
-    100 images it held the null in all. No value below LEAST models of a kind, and n is then 0.
+    Both kinds contribute the same number of models. The interval is wide: in 400 simulated nulls of five models of each
+    kind and 100 images it contained the null in all. No value below FEWEST_MODELS of a kind; n is then 0.
     """
     pairs = min(len(unlearned), len(retrained))
-    if pairs < LEAST:
+    if pairs < FEWEST_MODELS:
         return Estimate(None, None, None, 0)
-    whole = [models[:pairs] for models in (unlearned, retrained)]
-    less = (
-        [_quality(*(np.delete(models, pair, 0) for models in whole)) for pair in range(pairs)] if pairs > LEAST else []
-    )
-    value = _quality(*whole)
-    if not less:
+    unlearned = unlearned[:pairs]
+    retrained = retrained[:pairs]
+    value = _quality(unlearned, retrained)
+    if pairs == FEWEST_MODELS:
         return Estimate(value, None, None, pairs)
-    # Fewer models allow fewer values of epsilon: only how much the values without a pair differ is used.
-    return jackknife(value, less)
+    without_pair = []
+    for pair in range(pairs):
+        without_pair.append(_quality(np.delete(unlearned, pair, 0), np.delete(retrained, pair, 0)))
+    # Fewer models allow fewer values of epsilon: only the spread of the values without a pair is used.
+    return jackknife(value, without_pair)
 
 
 def permutation_test(unlearned: Array, retrained: Array) -> tuple[float, float] | None:
-    """What models that are split at random into two kinds show: their mean quality, and how often it is as low as this.
+    """The mean quality over random splits of the models into two kinds, and the p-value of this split's quality.
 
-    The first is what retrained models would have in place of the unlearned ones, ties of confidences included; the
-    second, this split counted, a p-value, exact where unlearned models are exchangeable with retrained ones. Over all
-    splits or, above SPLITS, so many drawn ones. None below LEAST models of a kind.
+    The mean is the quality that retrained models would have in place of the unlearned ones, including ties. The p-value
+    counts this split, and is exact if unlearned and retrained models are exchangeable. All splits are used, or SPLITS
+    random ones if there are more. None below FEWEST_MODELS of a kind.
     """
     pairs = min(len(unlearned), len(retrained))
-    if pairs < LEAST:
+    if pairs < FEWEST_MODELS:
         return None
     models = np.concatenate([unlearned[:pairs], retrained[:pairs]])
     if math.comb(2 * pairs, pairs) <= SPLITS:
-        chosen = np.array(list(itertools.combinations(range(2 * pairs), pairs)))  # the first is the split as it is
+        splits = np.array(list(itertools.combinations(range(2 * pairs), pairs)))  # the first is the actual split
     else:
         chance = seeds.generator(0, "splits of models")
-        drawn = [chance.permutation(2 * pairs)[:pairs] for _ in range(SPLITS - 1)]
-        chosen = np.array([np.arange(pairs), *drawn])
-    is_unlearned = np.zeros((len(chosen), 2 * pairs), dtype=bool)
-    np.put_along_axis(is_unlearned, chosen, True, axis=1)
+        permutations = [chance.permutation(2 * pairs)[:pairs] for _ in range(SPLITS - 1)]
+        splits = np.array([np.arange(pairs), *permutations])
+    is_unlearned = np.zeros((len(splits), 2 * pairs), dtype=bool)
+    np.put_along_axis(is_unlearned, splits, True, axis=1)
     order, cuts = sort_models(models)
-    found = score_epsilons(epsilons(is_unlearned[:, order].swapaxes(0, 1), cuts[:, None]), pairs).mean(axis=1)
-    return float(found.mean()), float(np.mean(found <= found[0] + 1e-12))
+    qualities = score_epsilons(epsilons(is_unlearned[:, order].swapaxes(0, 1), cuts[:, None]), pairs).mean(axis=1)
+    return float(qualities.mean()), float(np.mean(qualities <= qualities[0] + 1e-12))
 
 
 def _quality(unlearned: Array, retrained: Array) -> float:
@@ -154,83 +159,90 @@ def _quality(unlearned: Array, retrained: Array) -> float:
 
 
 def sort_models(values: Array) -> tuple[NDArray[np.int64], Mask]:
-    """The models of each image in rising order of their values (models, images); and where a threshold fits between.
+    """The models of each image in ascending order of their values (models, images), and the possible thresholds.
 
-    Thresholds are (models + 1, images), the first and the last beyond all: equal values have none between them.
+    Thresholds are (models + 1, images), including one below and one above all values; equal values have none between
+    them.
     """
     order = values.argsort(axis=0, kind="stable")
     rising = np.diff(np.take_along_axis(values, order, axis=0), axis=0) > 0
-    beyond = np.ones((1, values.shape[1]), dtype=bool)
-    return order, np.concatenate([beyond, rising, beyond])
+    outer_cuts = np.ones((1, values.shape[1]), dtype=bool)
+    return order, np.concatenate([outer_cuts, rising, outer_cuts])
 
 
 def epsilons(is_unlearned: Mask, cuts: Mask) -> Array:
-    """The epsilon of each image: (...) from the kinds of its models in rising order, (2 R, ...), and their `cuts`.
+    """The epsilon of each image: (...) from the kinds of its models in ascending order, (2 R, ...), and their `cuts`.
 
-    An attack names the models between two cuts, or those outside. With u of R unlearned models between, and v of R
-    retrained ones, it shows |log(u / v)| and |log((R - u) / (R - v))|, whichever of its errors are above 0.
+    An attack names the models between two cuts, or those outside. With u of R unlearned and v of R retrained models
+    between the cuts, it shows |log(u / v)| and |log((R - u) / (R - v))|, if the respective errors are above 0.
     """
     models = len(is_unlearned) // 2
     counts = np.concatenate([np.zeros((1, *is_unlearned.shape[1:]), np.int64), is_unlearned.cumsum(axis=0)])
-    most = np.zeros(is_unlearned.shape[1:])
+    largest = np.zeros(is_unlearned.shape[1:])
     for low, high in itertools.combinations(range(2 * models + 1), 2):
         u = counts[high] - counts[low]
-        shown = _epsilon_table(models)[u, high - low - u]
-        np.maximum(most, np.where(cuts[low] & cuts[high], shown, 0.0), out=most)
-    return most
+        attack_epsilons = _epsilon_table(models)[u, high - low - u]
+        np.maximum(largest, np.where(cuts[low] & cuts[high], attack_epsilons, 0.0), out=largest)
+    return largest
 
 
 @cache
 def _epsilon_table(models: int) -> Array:
-    """The epsilon that an attack shows, by how many of the models of each kind it names: (R + 1, R + 1)."""
+    """The epsilon of an attack by the numbers of models of each kind that it names: (R + 1, R + 1)."""
     table = np.zeros((models + 1, models + 1))
     for u, v in itertools.product(range(models + 1), repeat=2):
         if {u, v} == {0, models}:
             table[u, v] = math.inf
-        for named, other in ((u, v), (v, u)):
-            if other > 0 and named < models:  # FPR and FNR, by whichever kind is named
-                ratios = (models - other) / (models - named), named / other
+        for named_count, other_count in ((u, v), (v, u)):
+            if other_count > 0 and named_count < models:  # FPR and FNR, for either kind as the named one
+                ratios = (models - other_count) / (models - named_count), named_count / other_count
                 table[u, v] = max(table[u, v], *(math.log(ratio) for ratio in ratios if ratio > 0), 0.0)
     return table
 
 
 def score_epsilons(epsilon: Array, models: int) -> Array:
-    """2^-floor(epsilon / 0.5), and 0 where epsilon is above what so many models show."""
+    """2^-floor(epsilon / 0.5), and 0 for an epsilon above the maximum for this number of models."""
     buckets = math.ceil(math.log(models - 1)) / WIDTH
     with np.errstate(over="ignore"):
         bucket = np.floor(epsilon / WIDTH)
-    given: Array = np.where(bucket < buckets, 0.5 ** np.minimum(bucket, buckets), 0.0)
-    return given
+    scores: Array = np.where(bucket < buckets, 0.5 ** np.minimum(bucket, buckets), 0.0)
+    return scores
 
 
 def privleak(target: Array, retrained: Array, is_control: NDArray[np.bool_]) -> Estimate:
-    """PrivLeak from confidences (models, images), with its 95 % interval over models; n counts those of the target.
+    """PrivLeak from confidences (models, images), with its 95 % interval over models; n is the number of target models.
 
     A ratio of two means, by the delta method, with Student's t and Satterthwaite's degrees of freedom. A single model
-    is taken to vary as retrained ones do. In 400 simulated nulls of five models and 100 images the interval held 0 in
-    384, and in 376 where the target is a single one. No value without models or control images, or where retrained
-    models have an AUC of 0, and n is then 0.
+    is assumed to vary like retrained models. In 400 simulated nulls of five models and 100 images the interval
+    contained 0 in 384, and in 376 for a single target. No value, and n = 0, without models or control images, or if
+    retrained models have an AUC of 0.
     """
     if not len(target) or not len(retrained) or not is_control.any() or is_control.all():
         return Estimate(None, None, None, 0)
-    own, theirs = (
+    target_aucs, retrained_aucs = (
         # P[the loss of an image of D_Q is above that of a control image].
         np.array([area_under_curve(model[is_control], model[~is_control]) for model in models])
         for models in (target, retrained)
     )
-    if not theirs.mean():
+    if not retrained_aucs.mean():
         return Estimate(None, None, None, 0)
-    value = float(own.mean() / theirs.mean() - 1)
-    if len(theirs) < LEAST_RETRAINED:
-        return Estimate(value, None, None, len(own))
+    value = float(target_aucs.mean() / retrained_aucs.mean() - 1)
+    if len(retrained_aucs) < FEWEST_RETRAINED:
+        return Estimate(value, None, None, len(target_aucs))
     from scipy import stats
 
-    freedom_of = [max(len(own) - 1, 0) or len(theirs) - 1, len(theirs) - 1]
-    spread = [float(own.var(ddof=1)) if len(own) > 1 else float(theirs.var(ddof=1)), float(theirs.var(ddof=1))]
-    parts = [spread[0] / len(own) / theirs.mean() ** 2, (1 + value) ** 2 * spread[1] / len(theirs) / theirs.mean() ** 2]
+    freedom_of = [max(len(target_aucs) - 1, 0) or len(retrained_aucs) - 1, len(retrained_aucs) - 1]
+    spread = [
+        float(target_aucs.var(ddof=1)) if len(target_aucs) > 1 else float(retrained_aucs.var(ddof=1)),
+        float(retrained_aucs.var(ddof=1)),
+    ]
+    parts = [
+        spread[0] / len(target_aucs) / retrained_aucs.mean() ** 2,
+        (1 + value) ** 2 * spread[1] / len(retrained_aucs) / retrained_aucs.mean() ** 2,
+    ]
     variance = sum(parts)
     if not variance:
-        return Estimate(value, value, value, len(own))
+        return Estimate(value, value, value, len(target_aucs))
     freedom = variance**2 / sum(part**2 / df for part, df in zip(parts, freedom_of, strict=True))
     half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(variance)
-    return Estimate(value, value - half, value + half, len(own))
+    return Estimate(value, value - half, value + half, len(target_aucs))

@@ -1,26 +1,26 @@
-"""Can it be told from a model whether this very record was trained on?
+"""Can someone tell from a model that a given record was in its training data?
 
-Models are trained, each on half of the records: every record is in exactly half of the models, and which half was drawn
-by the audit. Then each model is asked about all records.
+The audit trains models on random halves of the records, so that each record is in the training data of half of them.
+Each model then scores all records:
 
-    phi = log p_y - log sum over y' != y of p_y'               the log-odds of a record's true label y, in nats
+    phi = log p_y - log sum over y' != y of p_y'               log-odds of a record's true label y, in nats
 
-Reading it. A record that has no influence on what models say of it leaves phi as it is, whichever models had it. So
-its observed effect, mean phi by models that were trained on it less that by the others, has a place among those of all
-halves that might have been drawn: an exact p-value, record by record. Records are found with control of false
-discoveries, and the answer rests on them. Beside it stand published attacks, each on every model in its turn: the area
-under the curve, and true- and false-positive rates at thresholds that were set on the other models.
+Interpretation. A record without an effect has the same scores whichever models were trained on it. Its observed effect,
+the mean phi of models trained on it minus that of the others, therefore has a rank among the effects of all possible
+halves: an exact p-value per record. The answer is based on this test, with control of the false discovery rate. The
+audit also runs published attacks on every model, and reports the area under the curve and the true- and false-positive
+rates at thresholds that were set on the other models.
 
 Source. The attacks are those of Yeom et al. 2018, Watson et al. 2022, Carlini et al. 2022 (LiRA) and Zarifzadeh et al.
-2024 (RMIA); mem is that of Feldman & Zhang 2020, eq. 1. The exact test, the balanced design, the pairs of models that
-are left out together and the answer are ours.
+2024 (RMIA); mem is that of Feldman & Zhang 2020, eq. 1. The exact test, the balanced design, leaving out pairs of
+models, and the answer are ours.
 
-What implementations get wrong, and what is done here. References without the target alone tell its membership by their
-numbers: the target's partner is left out, too. A tail of a fitted normal distribution is no p-value: it is a score
-here, and ranks are compared. LiRA's offline form is the paper's one-sided tail, and its fixed variance is about each
-record's own mean. Thresholds come from other models. Models are asked in evaluation mode.
+Errors of other implementations, and their corrections. If only the target is left out of the references, their numbers
+reveal its membership: its partner is left out, too. A tail of a fitted normal distribution is not a p-value: here it is
+a score, and ranks are compared. LiRA's offline form is the one-sided tail of the paper, and its fixed variance is about
+each record's own mean. Thresholds come from other models. Models are evaluated in evaluation mode.
 
-Cost. `models` trainings on half of the records. `quickstart` takes about a minute of two cores.
+Cost. `models` trainings on half of the records. `quickstart` takes about one minute on two cores.
 """
 
 from __future__ import annotations
@@ -55,15 +55,16 @@ __all__ = ["AUDIT", "PRESETS", "Membership", "plan", "probes", "tiny"]
 
 
 def plan(config: Membership) -> Roots:
-    """The tables of the measures, and their `summary`."""
+    """Plan the tables of the measures, and their `summary`."""
     models = trainings(config)
     about = describe_run(config)
-    return roots(MEASURES, config, models, lambda read: Job(summary, about, read))
+    return roots(MEASURES, config, models, lambda measures_inputs: Job(summary, about, measures_inputs))
 
 
 def describe_run(config: Membership) -> About:
-    """What the summary is told of the run."""
-    question, part = config.question, record_part(config)
+    """Return the facts about a run for its summary."""
+    question = config.question
+    part = record_part(config)
     images = load(part.data)
     if isinstance(question, Canaries):
         return About(chance=chance_accuracy(images.test_labels))
@@ -72,10 +73,10 @@ def describe_run(config: Membership) -> About:
 
 
 def probes(config: Membership) -> Iterator[tuple[str, Pixels]]:
-    """The records and the other images in one set, shuffled, on which a model's owner evaluates the model."""
-    asked = question_about(config)
-    handed = handout_order(asked)
-    yield handed.name, pictures(asked)[1][handed.order]
+    """Yield the records and the non-members as one shuffled set, for the owner of a model to evaluate."""
+    question = question_about(config)
+    handout = handout_order(question)
+    yield handout.name, pictures(question)[1][handout.order]
 
 
 def subject(config: Membership) -> str:
@@ -87,11 +88,13 @@ def stand_in(config: Membership) -> str:
     network = config.training.network.name
     if not isinstance(config.question, GivenModel):
         return stand_in_trained(config.data, network)
-    return stand_in_compared(config.data, network) if config.question.models else ""
+    if not config.question.models:
+        return ""
+    return stand_in_compared(config.data, network)
 
 
 def notes(config: Membership) -> Iterator[str]:
-    """What a plan says of the power of its test and of its bound on epsilon."""
+    """Yield the warnings of a plan on the power of its test and of its bound on epsilon."""
     yield from power_notes(config)
     yield from epsilon_notes(config)
 

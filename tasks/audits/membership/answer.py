@@ -1,4 +1,4 @@
-"""The audit's answer: how each question is answered, what the answers mean, and the number by which runs compare."""
+"""The answer of the audit: how each question is answered, the meanings of the answers, and the number to compare."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def certificate(config: Membership, summary: pa.Table, verdict: Verdict) -> Cert
 
 
 def effect(config: Membership, summary: pa.Table) -> Row | None:
-    """The row of the records that are found; of a given model in it; of canaries that of the bound on epsilon."""
+    """Return the row by which runs are compared: the identified records, or with canaries the bound on epsilon."""
     metrics = {Halves: FOUND, Canaries: epsilon_rows.AT_LEAST, GivenModel: FOUND_GIVEN}
     return first_row(index_rows(summary), metrics[type(config.question)])
 
 
 EFFECT = Objective("records found", "record", "lower", effect)
 SYMBOLS: Mapping[str, str] = {
-    "effect": "by how much a record's own log-odds rise when a model is trained on it, in nats",
-    "mem": "by how much more often a record's label is told rightly by models that were trained on it",
-    "AUC": "the chance that an attack scores a member higher than another record",
-    "share of pairs won": "how often a record scores higher by the model trained on it than by its partner",
+    "effect": "increase of a record's log-odds if a model is trained on the record, in nats",
+    "mem": "increase of the share of models that label a record correctly, if they are trained on the record",
+    "AUC": "probability that an attack scores a member higher than a non-member",
+    "share of pairs won": "share of pairs of models in which the one trained on the record scores it higher",
     **epsilon_rows.SYMBOLS,
-    EXPOSURE: "by how much a canary's rank shortens the search for it among those left out",
-    "nominal": "the false-positive rate at which the threshold was set, on other models",
+    EXPOSURE: "reduction of the search for a canary by its rank among the canaries left out, in bits",
+    "nominal": "false-positive rate at which the threshold was set, on other models",
 }

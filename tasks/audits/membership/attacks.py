@@ -1,15 +1,15 @@
-"""Published membership attacks: a score of every record for one target, higher where it is rather a member.
+"""Published membership attacks: a score of every record for one target, higher for likely members.
 
-`phi` is the log-odds of the true label, log p_y - log sum over y' != y of p_y', in float64; of the attack that sees
-labels alone it is 1 where the label is right, else 0. The target is one of the models that the audit trains; the
-references are the others but one. For every record the models that were trained on it are matched with those that were
-not, and the target's partner is left out, too. Were the target alone left out, the numbers of members and of others
-left among the references would tell its membership.
+`phi` is the log-odds of the true label, log p_y - log sum over y' != y of p_y', in float64; for the attack on labels
+alone it is 1 if the label is correct, else 0. The target is one of the trained models, and the references are the
+others except one. For every record, models trained on it are matched with models that were not, and the target's
+partner is left out of the references, too. If only the target were left out, the numbers of members and non-members
+among the references would reveal its membership.
 
-Partners have the same references. So where a record has no influence, it is as likely that the one that was trained on
-it scores higher as that the other does: within pairs the null is exact, record by record. It is not so across the pairs
-of one record, whose references hold one another: there the area under the curve is .44 where it should be .5 (online
-LiRA, 16 models, simulated), which does not show when records are pooled.
+Partners have the same references. Without an effect of the record, each partner is therefore equally likely to score it
+higher: within pairs the null is exact, record by record. This does not hold across the pairs of one record, whose
+references overlap: there the area under the curve is .44 instead of .5 (online LiRA, 16 models, simulated), which does
+not show if records are pooled.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tasks.numerics import seeds
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.int64]
-LEAST_VARIANCE = 1e-12  # of scores that are all alike
-LEAST_EXCESS = 1e-3  # of the spread of means, in variances: records whose means differ by chance alone
-LEAST_PROBABILITY = 1e-300  # of a label that no reference gives
+LEAST_VARIANCE = 1e-12  # of equal scores
+LEAST_EXCESS = 1e-3  # of the spread of means, in variances, if means differ only by chance
+LEAST_PROBABILITY = 1e-300  # of a label that no reference predicts
 
 
 @dataclass(frozen=True)
 class References:
-    """What a target says of each record, and the references say by whether they were trained on it.
+    """Scores of a target and of its references.
 
-    `phi` is (records,), the target's; `inside` and `outside` are (references, records): what models say of each record
-    that were trained on it, and others. NaN stands for none, where records have different numbers of references.
+    `phi` (records,) are those of the target, `inside` and `outside` (references, records) those of references that
+    were and were not trained on each record. NaN fills up if records have different numbers of references.
     """
 
     phi: Array
@@ -45,12 +45,12 @@ class References:
 
 
 def pair_models(member: Mask, seed: int) -> Rows:
-    """The number of the pair of each model for each record, from 0: members and others are matched at random.
+    """Match members and non-members at random; return the number of each model's pair for each record, from 0.
 
     Both are (models, records).
     """
     stream = seeds.generator(seed, "pairs of models")
-    order = np.argsort(stream.random(member.shape) + member, axis=0)  # non-members first, each side at random
+    order = np.argsort(stream.random(member.shape) + member, axis=0)  # non-members first, in random order
     numbers = np.arange(len(member))[:, None] % (len(member) // 2)
     pairs = np.empty(member.shape, dtype=np.int64)
     np.put_along_axis(pairs, order, np.broadcast_to(numbers, member.shape), axis=0)
@@ -58,76 +58,77 @@ def pair_models(member: Mask, seed: int) -> Rows:
 
 
 def partners(pairs: Rows, target: int) -> Rows:
-    """The partner of the target for each record, (records,)."""
-    others = pairs == pairs[target]
-    others[target] = False
-    rows: Rows = others.argmax(axis=0)
+    """Return the partner of the target for each record, (records,)."""
+    has_same_pair = pairs == pairs[target]
+    has_same_pair[target] = False
+    rows: Rows = has_same_pair.argmax(axis=0)
     return rows
 
 
-def leave_pairs_out(phi: Array, member: Mask, pairs: Rows, target: int, most: int | None = None) -> References:
-    """The references of a target, (pairs, records) each, without the target and its partner for each record.
+def leave_pairs_out(phi: Array, member: Mask, pairs: Rows, target: int, max_pairs: int | None = None) -> References:
+    """Return the references of a target, (pairs, records) each, without the target and its partner.
 
-    With `most` they are those of so many pairs, which are the same for the target and its partner.
+    `most` limits the number of pairs, which are the same for the target and its partner.
     """
-    after = (pairs - pairs[target] - 1) % (len(member) // 2)  # the target's own pair is the last
-    kept = after < (len(member) // 2 - 1 if most is None else most)
-    inside, outside = (_said_by(kept & side, phi) for side in (member, ~member))
+    after = (pairs - pairs[target] - 1) % (len(member) // 2)  # the target's own pair comes last
+    is_reference = after < (len(member) // 2 - 1 if max_pairs is None else max_pairs)
+    inside, outside = (_said_by(is_reference & side, phi) for side in (member, ~member))
     return References(phi[target], inside, outside)
 
 
 def _said_by(models: Mask, phi: Array) -> Array:
-    """What these models say of each record, (of them, records); they are equally many for each record."""
+    """Return the scores of the marked models, (models, records); their number is equal for all records."""
     of_record, numbers = np.nonzero(models.T)
-    said: Array = phi[numbers, of_record].reshape(models.shape[1], -1).T
-    return np.ascontiguousarray(said)
+    scores: Array = phi[numbers, of_record].reshape(models.shape[1], -1).T
+    return np.ascontiguousarray(scores)
 
 
 def loss(references: References) -> Array:
-    """log p_y by the target, without references. Yeom et al. 2018, adversary 1."""
+    """Score by log p_y of the target, without references. Yeom et al. 2018, adversary 1."""
     return _log_likelihood(references.phi)
 
 
 def calibrated_loss(references: References) -> Array:
-    """log p_y by the target less its mean over models not trained on the record. Watson et al. 2022, eq. 3."""
+    """Score by log p_y minus its mean over models not trained on the record. Watson et al. 2022, eq. 3."""
     return _log_likelihood(references.phi) - _mean(_log_likelihood(references.outside))
 
 
 def lira_online(references: References) -> Array:
-    """log N(phi; mean in, variance in) - log N(phi; mean out, variance out). Carlini et al. 2022, algorithm 1."""
+    """Score by log N(phi; mean in, variance in) - log N(phi; mean out, variance out). Carlini et al. 2022, alg. 1."""
     return _log_ratio(references, np.nanvar(references.inside, axis=0), np.nanvar(references.outside, axis=0))
 
 
 def lira_fixed(references: References) -> Array:
-    """LiRA online with one variance a side, about each record's own mean. Carlini et al. 2022, section VI-C.
+    """Score by LiRA online with one variance per side, about each record's own mean. Carlini et al. 2022, section VI-C.
 
-    The released code pools phi over records without removing the records' means, and takes the members' for both sides.
+    The released code pools phi over records without removing the records' means, and uses that of members for both
+    sides.
     """
     return _log_ratio(references, *(_pooled_variance(side) for side in (references.inside, references.outside)))
 
 
 def lira_offline(references: References) -> Array:
-    """(phi - mean out) / sd out: the one-sided tail Phi of it. Carlini et al. 2022, eq. 4; released as a density."""
+    """Score by (phi - mean out) / sd out, the one-sided tail. Carlini et al. 2022, eq. 4; released as a density."""
     variance = np.nanvar(references.outside, axis=0) + LEAST_VARIANCE
     tail: Array = (references.phi - _mean(references.outside)) / np.sqrt(variance)
     return tail
 
 
 def rmia(references: References) -> Array:
-    """log p_y by the target less the log of its mean over both sides of the references.
+    """Score by log p_y minus the log of the mean of p_y over both sides of the references.
 
-    The share of other records z with ratio(x) / ratio(z) > gamma (Zarifzadeh et al. 2024, eq. 4) rises with ratio(x)
-    alone for one target, so it orders records as this does but for ties.
+    For one target, the share of other records z with ratio(x) / ratio(z) > gamma (Zarifzadeh et al. 2024, eq. 4)
+    depends only on ratio(x), so this score orders records in the same way except for ties.
     """
     inside, outside = (_mean(_probability(side)) for side in (references.inside, references.outside))
     return _log_likelihood(references.phi) - np.log((inside + outside) / 2 + LEAST_PROBABILITY)
 
 
 def bavaria_t(references: References) -> Array:
-    """BaVarIA-t: the log ratio of what a normal-inverse-gamma prior predicts of either side. Brännvall 2026.
+    """Score by BaVarIA-t: the log ratio of the predictive densities of both sides. Brännvall 2026.
 
-    The prior of each side is fitted to all records (`fit_prior`), so nothing is left to choose. With few references
-    single means and variances are noise.
+    The normal-inverse-gamma prior of each side is fitted to all records (`fit_prior`), because single means and
+    variances are noisy with few references.
     """
     from scipy import stats
 
@@ -141,7 +142,7 @@ def bavaria_t(references: References) -> Array:
 
 
 def bavaria_n(references: References) -> Array:
-    """BaVarIA-n: the same by normal densities of the posterior's means and variances. Brännvall 2026."""
+    """Score by BaVarIA-n: the same with normal densities of the posterior means and variances. Brännvall 2026."""
     return normal_ratio(references, *(fit_prior(side) for side in (references.inside, references.outside)))
 
 
@@ -149,10 +150,10 @@ def bavaria_n(references: References) -> Array:
 class Prior:
     """A normal-inverse-gamma prior of a record's mean and variance.
 
-    The variance is inverse gamma with this `shape` and with shape times `variance` as its scale; given it, the mean is
-    normal about `mean` with variance / `count`. So it counts as much as `count` references for the mean, and as twice
-    the shape for the variance. A shape and a count of 0 leave each record to its own references; an infinite shape
-    gives all records one variance.
+    The variance is inverse gamma with this `shape` and scale shape times `variance`; given the variance, the mean is
+    normal about `mean` with variance / `count`. The prior weighs as much as `count` references for the mean and twice
+    the shape for the variance. With shape and count 0, only a record's own references count; with an infinite shape,
+    all records have one variance.
     """
 
     mean: float
@@ -163,7 +164,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What a prior and the references of a side say of each record, (records,) each; names as in Prior."""
+    """The posterior of each record, (records,) each; names as in Prior."""
 
     mean: Array
     count: Array
@@ -172,9 +173,10 @@ class Posterior:
 
 
 def posterior(side: Array, prior: Prior) -> Posterior:
-    """The conjugate update by a side's references, (models, records). Murphy 2007, section 6, eq. 196 to 200."""
+    """Update a prior by references (models, records). Murphy 2007, section 6, eq. 196 to 200."""
     models = (~np.isnan(side)).sum(axis=0)
-    mean, count = _mean(side), prior.count + models
+    mean = _mean(side)
+    count = prior.count + models
     squares = np.nansum((side - mean) ** 2, axis=0) + prior.count * models / count * (mean - prior.mean) ** 2
     shape = prior.shape + models / 2
     finite = np.isfinite(prior.shape)
@@ -183,17 +185,17 @@ def posterior(side: Array, prior: Prior) -> Posterior:
 
 
 def normal_ratio(references: References, prior_in: Prior, prior_out: Prior) -> Array:
-    """The log ratio of normal densities of either side's posterior mean and variance."""
+    """Return the log ratio of normal densities with the posterior mean and variance of both sides."""
     inside, outside = posterior(references.inside, prior_in), posterior(references.outside, prior_out)
     of_inside = _log_normal(references.phi, inside.mean, inside.variance)
     return of_inside - _log_normal(references.phi, outside.mean, outside.variance)
 
 
 def fit_prior(side: Array) -> Prior:
-    """The prior of a side's means and variances over records, by their moments.
+    """Fit the prior of one side to the means and variances over records, by their moments.
 
-    `count` comes from E[(mean of a record - mean of all)^2] = E[variance] (1 / count + 1 / models). A side with a
-    single reference tells no variance: it is 1 then.
+    `count` solves E[(mean of a record - mean of all)^2] = E[variance] (1 / count + 1 / models). With a single
+    reference, the variance is 1.
     """
     models = (~np.isnan(side)).sum(axis=0)
     means = _mean(side)
@@ -207,30 +209,30 @@ def fit_prior(side: Array) -> Prior:
 
 
 def fit_variance_prior(variance: Array, freedom: float) -> tuple[float, float]:
-    """Degrees of freedom and scale of the inverse gamma prior of variances that have `freedom` degrees each.
+    """Fit degrees of freedom and scale of the inverse gamma prior of variances with `freedom` degrees each.
 
-    By the mean and the variance of log variances, Smyth 2004, section 6.2. At most 1,000 degrees of freedom, which
-    stand for variances that differ by chance alone.
+    By the mean and variance of log variances, Smyth 2004, section 6.2. The result is at most 1,000 degrees of freedom,
+    for variances that differ only by chance.
     """
     from scipy import optimize, special
 
     logs = np.log(variance)
     centred = logs - special.digamma(freedom / 2) + np.log(freedom / 2)
-    most = 1000.0
+    largest = 1000.0
     excess = float(centred.var(ddof=1) - special.polygamma(1, freedom / 2)) if len(logs) > 1 else 0.0
-    if excess <= float(special.polygamma(1, most / 2)):
-        prior = most
+    if excess <= float(special.polygamma(1, largest / 2)):
+        prior = largest
     else:
-        prior = 2 * float(optimize.brentq(lambda half: float(special.polygamma(1, half)) - excess, 1e-3, most / 2))
+        prior = 2 * float(optimize.brentq(lambda half: float(special.polygamma(1, half)) - excess, 1e-3, largest / 2))
     return prior, float(np.exp(centred.mean() + special.digamma(prior / 2) - np.log(prior / 2)))
 
 
 def label_ratio(references: References) -> Array:
-    """The log ratio of how often models with the record, and without it, say what the target says: right or wrong.
+    """Score by the log ratio of the rates at which models with and without the record agree with the target.
 
-    `phi` is 1 where a label is right, else 0. With n models of a side, k of them right, the rate is (k + 1) / (n + 2).
-    Without references it is the gap attack of Yeom et al. 2018, which calls whatever is right a member; the ratio with
-    references is ours.
+    `phi` is 1 if a label is correct, else 0. If k of n models of a side are correct, the rate is (k + 1) / (n + 2).
+    Without references this is the gap attack of Yeom et al. 2018, which calls every correct record a member; the ratio
+    with references is ours.
     """
     rates = [
         (np.nansum(side, axis=0) + 1) / ((~np.isnan(side)).sum(axis=0) + 2)
@@ -256,13 +258,13 @@ ATTACKS: Mapping[str, Callable[[References], Array]] = {
 
 
 def _log_likelihood(phi: Array) -> Array:
-    """log p_y of log-odds: -log(1 + exp(-phi))."""
-    with np.errstate(invalid="ignore"):  # NaN stands for models of the other side
+    """Convert log-odds to log p_y: -log(1 + exp(-phi))."""
+    with np.errstate(invalid="ignore"):  # NaN marks models of the other side
         return -np.logaddexp(0.0, -phi)
 
 
 def _mean(side: Array) -> Array:
-    """The mean over the models of a side, (records,)."""
+    """Return the mean over the models of a side, (records,)."""
     mean: Array = np.nanmean(side, axis=0)
     return mean
 
@@ -272,7 +274,7 @@ def _probability(phi: Array) -> Array:
 
 
 def _pooled_variance(side: Array) -> Array:
-    """The variance about the records' own means, pooled over records, (records,); 1 of single references."""
+    """Return the variance about the records' own means, pooled over records, (records,); 1 for single references."""
     deviations = side - _mean(side)
     freedom = (~np.isnan(side)).sum() - side.shape[1]
     return np.full(side.shape[1], np.nansum(deviations**2) / freedom if freedom else 1.0)

@@ -1,4 +1,4 @@
-"""The configuration of the audit, one type for each of its questions, and the facts that its summary needs."""
+"""The configuration of the audit, with one class per question, and the facts that its summary needs."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ TINY_RECORDS = 60
 
 @dataclass(frozen=True)
 class Halves(Ranged):
-    """Models trained here, each on half of the records: which records change the outputs of models?"""
+    """Models trained here, each on half of the records: which records can be identified as training data?"""
 
     tag: ClassVar[str] = "halves"
 
     data: Dataset = Dataset("mnist")
-    """The images: each of the first `examples` training images is a record."""
+    """Data set; its first `examples` training images are the records."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """Number of training images, from the first; 0: all."""
+    """Number of records, from the first training image; 0: all."""
     models: Annotated[int, AtLeast(4), ranges.MultipleOf(2, "so that every record is in half of them")] = 16
-    """Number of models; every record is in exactly half of the training sets."""
-    unseen: bool = False
-    """Ours: evaluate the models on the images that follow, on which no model was trained: a null."""
+    """Number of models; each record is in the training data of exactly half of them."""
+    is_null: bool = False
+    """Ours: test non-members that follow the records, as a control run in which nothing can be memorised."""
     level: Annotated[float, ranges.Share(zero=False, one=False)] = 0.05
-    """Ours: at most this share of the records that are found may be false."""
+    """Ours: false discovery rate of the identified records."""
     draws: Annotated[int, AtLeast(99)] = 9999
-    """Ours: sets of models drawn for the exact test if there are more than 20,000 sets. Records with a small p-value
-    get more draws, enough to find one record among all."""
+    """Ours: random halves of the models for the exact test, if there are more than 20,000 halves. Records with a small
+    p-value get more draws."""
     negligible: Annotated[float, ranges.Share(zero=False)] = field(default=0.01, metadata={ANSWER_ONLY: True})
-    """Ours: an area under the curve this far above a half is negligible."""
-    influences: Annotated[int, AtLeast(0)] = 0
-    """Ours: number of listed pairs of records of which one helps models most to be right about the other; 0: none."""
-    shifts: Annotated[int, AtLeast(0)] = 0
-    """Ours: pixels by which copies of each record are shifted for another attack by labels; 0: no such attack."""
+    """Ours: negligible excess of an area under the curve over 0.5."""
+    influence_pairs: Annotated[int, AtLeast(0)] = 0
+    """Ours: number of listed pairs of records with the largest influence on each other; 0: none."""
+    shift_pixels: Annotated[int, AtLeast(0)] = 0
+    """Ours: shift of image copies for a further label-only attack, in pixels; 0: no such attack."""
 
 
 @dataclass(frozen=True)
 class Canaries(Ranged):
-    """Models trained here, each with canaries by a coin: how large is epsilon at least?"""
+    """Models trained here, with a coin flip per canary: how large is epsilon at least?"""
 
     tag: ClassVar[str] = "canaries"
 
     data: Dataset = Dataset("mnist")
-    """The images: each of the first `examples` training images is a record."""
+    """Data set; its first `examples` training images are the records."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """Number of training images, from the first; 0: all."""
+    """Number of records, from the first training image; 0: all."""
     models: Annotated[int, AtLeast(1)] = 16
-    """Number of models, each with its own coins."""
+    """Number of models, each with its own coin flips."""
     canaries: Annotated[int, AtLeast(1)] = 100
-    """Number of records that a fair coin puts into the training data of each model, in addition to all others."""
+    """Number of canaries: records that a fair coin adds to the training data of each model, or leaves out."""
     mislabelled: bool = False
-    """Whether canaries have a wrong label, which is remembered sooner than a right one."""
+    """Whether canaries have a wrong label, which models memorise sooner."""
     canary_images: CanaryImages = "own"
-    """The image of a canary: its record's own, noise like no record, or its own with a glyph drawn for it."""
+    """Image of a canary: the record's own image, noise, or the record's own image with a random glyph."""
 
     def conflicts(self) -> Iterator[str]:
         if self.canaries > self.examples > 0:
@@ -75,35 +75,35 @@ Question = Halves | Canaries | GivenModel
 
 @dataclass(frozen=True)
 class Membership(Ranged):
-    """Configuration: the question, with its records and models, and how models are trained here."""
+    """Configuration: the question, with its records and models, and the training recipe."""
 
     question: Question = Halves()
-    """Halves of the records in the training data of models trained here, canaries in it, or a given model."""
+    """Models trained on halves of the records, models trained with canaries, or a given model."""
     training: ClassifierTraining = ClassifierTraining()
-    """How models are trained here."""
+    """Training recipe of the models trained here."""
     seed: Annotated[int, AtLeast(0)] = 0
-    """Ours: the only source of chance."""
+    """Ours: seed of all random numbers."""
 
     @property
     def data(self) -> Dataset:
-        """The data set with the records."""
+        """The data set of the records."""
         return self.question.records.dataset if isinstance(self.question, GivenModel) else self.question.data
 
 
 @dataclass(frozen=True)
 class About:
-    """Facts about a run that its summary needs."""
+    """Facts about a run for its summary."""
 
     level: float = 0.05
-    """At most this share of the records that are found may be false; canaries are not found one by one."""
+    """False discovery rate of the identified records; not used for canaries."""
     copies: CopyCount = CopyCount()
-    """The exact copies among the records."""
+    """Exact copies among the records."""
     chance: float | None = None
-    """The accuracy of the best constant answer about the records; with canaries, about the validation images."""
+    """Accuracy of the best constant answer on the records; with canaries, on the validation images."""
 
 
 def tiny(config: Membership) -> Membership:
-    """The configuration's shape on embedded data, in seconds."""
+    """Return a version of the configuration on embedded data that runs in seconds."""
     training = replace(config.training, network=Network("mlp1"), epochs=2, batch=min(config.training.batch, 32))
     return replace(config, question=_tiny_question(config.question), training=training)
 
@@ -111,23 +111,25 @@ def tiny(config: Membership) -> Membership:
 def _tiny_question(question: Question) -> Question:
     match question:
         case Halves():
-            few, models = _few_records(question.examples), min(question.models, 8)
+            few = _few_records(question.examples)
+            models = min(question.models, 8)
             draws = min(question.draws, 99)
             return replace(question, data=Dataset("digits"), examples=few, models=models, draws=draws)
         case Canaries():
-            few, models = _few_records(question.examples), min(question.models, 8)
+            few = _few_records(question.examples)
+            models = min(question.models, 8)
             canaries = min(question.canaries, few // 2)
             return replace(question, data=Dataset("digits"), examples=few, models=models, canaries=canaries)
-        case GivenModel():  # with fewer models nothing could be found
+        case GivenModel():  # keeps its models: with fewer, the test has no power
             return replace(question, records=_tiny_records(question.records), draws=min(question.draws, 99))
 
 
 def _tiny_records(records: Records) -> Records:
-    """Few of the same records; of embedded data in place of a published data set."""
+    """Return a few of the same records; embedded data replace a published data set."""
     few = _few_records(records.examples)
     if isinstance(records, FirstImages):
-        return replace(records, data=Dataset("digits"), examples=few, controls=0)
-    return replace(records, examples=few, controls=0)
+        return replace(records, data=Dataset("digits"), examples=few, non_member_examples=0)
+    return replace(records, examples=few, non_member_examples=0)
 
 
 def _few_records(examples: int) -> int:

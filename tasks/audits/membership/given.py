@@ -1,10 +1,10 @@
-"""Scores of a third-party model, from its file or a table, for the records and for images that it never saw.
+"""Scores of a third-party model for the records and the non-members, from its file or from a table.
 
-How both are known is in `given_config`; of two sets, images are drawn at random within classes.
+`given_config` defines both sets. From two data sets, images are drawn at random within classes.
 
-If the model stays with its owner, records and images that follow them are handed out in one set, in an order that
-says nothing, some of them twice. The owner returns a table of outputs (`tasks.external.outputs`), of confidences
-(`tasks.external.confidences`), or of the labels alone: columns `image` and `predicted`, the number of the class.
+If the model stays with its owner, the owner receives records and non-members as one set in random order, some of them
+twice. The owner returns a table of outputs (`tasks.external.outputs`), of confidences (`tasks.external.confidences`),
+or of labels only: columns `image` and `predicted`, the number of the class.
 """
 
 from __future__ import annotations
@@ -36,36 +36,35 @@ if TYPE_CHECKING:
     from tasks.external.sent_table import Sent
 
 Floats = NDArray[np.float64]
-PREDICTED = "predicted"  # the column of labels in a table that gives nothing else
+PREDICTED = "predicted"  # the column of labels in a table of labels only
 SCORES = pa.schema(
     [
-        ("row", pa.int64()),  # of the training split; of an image of `given.others` of that data set's
-        ("record", pa.bool_()),  # else it is an image that no model was trained on
-        ("score", pa.float64()),  # what is compared: by `kind`
-        ("again", pa.float64()),  # that of the same picture handed out a second time; null where it was not
-        ("kind", pa.string()),  # log-odds; confidence, of the true label; or label: 1 where it is right, else 0
-        ("resolution", pa.float64()),  # the last place of a confidence that was printed; 0: float32, or a label
-        ("right", pa.bool_()),  # whether no class is likelier than the true one; null if a table does not say it
+        ("row", pa.int64()),  # of the training split of the image's data set
+        ("record", pa.bool_()),  # false: a non-member
+        ("score", pa.float64()),  # of this `kind`
+        ("again", pa.float64()),  # score of the same image when repeated; null without a repeat
+        ("kind", pa.string()),  # log-odds of the true label; its confidence; or label: 1 if correct, else 0
+        ("resolution", pa.float64()),  # last digit of printed confidences; 0: float32, or a label
+        ("right", pa.bool_()),  # whether no class scores higher than the true one; null if unknown
     ]
 )
 
 
 @dataclass(frozen=True)
 class Ask(AskedImages):
-    """The images, and how the given model is asked about them."""
+    """The images, and the source of the given model's outputs."""
 
     source: Source
 
 
 def question_about(config: Membership) -> Ask:
-    """What is handed out, and what the given model is asked.
+    """Return the images to score.
 
-    Raises ValueError if the question is about no given model, and DatasetError if there are no other images, or if two
-    sets do not fit.
+    Raises ValueError without a given model, and DatasetError if there are no non-members or if two sets do not fit.
     """
     question = config.question
     if not isinstance(question, GivenModel):
-        raise ValueError("images are handed out for a given model; write question=given")
+        raise ValueError("question: expected given to hand out images. Set question=given.")
     records = record_part(config)
     unseen = other_part(records, question.records)
     return Ask(records, unseen, seeds.derive(config.seed, "handed out"), question.source)
@@ -73,57 +72,57 @@ def question_about(config: Membership) -> Ask:
 
 @task(version=3, name="membership.ask_given")
 def ask_given(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
-    """What the given model says of each record and of each image that follows (SCORES)."""
+    """Score the records and the non-members with the given model (SCORES)."""
     rows, images, labels = pictures(config)
-    said = _ask_source(config, images, labels)
+    source_scores = _ask_source(config, images, labels)
     return make_table(
         SCORES,
         row=rows,
         record=np.arange(len(rows)) < len(asked_rows(config.records)),
-        score=said.scores,
-        again=nan_as_null(said.again),
-        kind=said.kind,
-        resolution=said.resolution,
-        right=said.right,
+        score=source_scores.scores,
+        again=nan_as_null(source_scores.again),
+        kind=source_scores.kind,
+        resolution=source_scores.resolution,
+        right=source_scores.right,
     )
 
 
 def pictures(config: AskedImages) -> tuple[NDArray[np.int64], Pixels, Labels]:
-    """The rows of the records and then of the images that follow, with the images and their labels."""
+    """Return rows, images and labels: of the records, then of the non-members."""
     rows = [asked_rows(part) for part in (config.records, config.unseen)]
     sets = [load(part.data) for part in (config.records, config.unseen)]
     return (
         np.concatenate(rows),
-        np.concatenate([images.train_images[chosen] for images, chosen in zip(sets, rows, strict=True)]),
-        np.concatenate([images.train_labels[chosen] for images, chosen in zip(sets, rows, strict=True)]),
+        np.concatenate([images.train_images[part_rows] for images, part_rows in zip(sets, rows, strict=True)]),
+        np.concatenate([images.train_labels[part_rows] for images, part_rows in zip(sets, rows, strict=True)]),
     )
 
 
 def asked_rows(part: Part) -> NDArray[np.int64]:
-    """The rows of a part that models are asked about: of exact copies the first."""
+    """Return the rows of a part without exact copies."""
     images = load(part.data)
     return distinct_rows(images, part.rows(images))
 
 
 def handout_order(config: AskedImages) -> HandedOut:
-    """The records and the images that follow in the order in which an owner gets them."""
+    """Return the order in which an owner receives the records and the non-members."""
     count = len(asked_rows(config.records)) + len(asked_rows(config.unseen))
     spans = [[part.first, part.examples] for part in (config.records, config.unseen)]
-    others = [config.unseen.data.identity()] if config.are_two_sets else []
-    return blind_images([config.records.data.identity(), spans, config.seed, *others], count, config.seed)
+    second_set = [config.unseen.data.identity()] if config.are_two_sets else []
+    return blind_images([config.records.data.identity(), spans, config.seed, *second_set], count, config.seed)
 
 
 def check_table(config: Ask) -> None:
-    """Raise ValueError if there is no table of outputs, or one that cannot be used, before anything is trained.
+    """Raise ValueError before training if the table of outputs is missing or unusable.
 
-    A table that has gone since it was pinned passes, so that stored results can still be inspected.
+    A table that was removed after it was pinned passes, so that stored results stay readable.
     """
     if isinstance(config.source, AskedFile):
         return
     if config.source.outputs is None:
         raise ValueError(
-            "question is given and no model is named: give its file as given.model=FILE, or what its owner returns for "
-            "the images of `engram probes` as given.outputs=FILE"
+            "question=given: expected given.model=FILE or given.outputs=FILE, got neither. Pass the model's file, or "
+            "the table that its owner returns for the images of `engram probes`."
         )
     with suppress(FileError):
         read_table(config, config.source, pictures(config)[2])
@@ -131,7 +130,7 @@ def check_table(config: Ask) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Said:
-    """What the given model says of each image, (images,) each: columns of SCORES."""
+    """Scores of the given model, (images,) each: columns of SCORES."""
 
     scores: Floats
     again: Floats
@@ -141,7 +140,7 @@ class Said:
 
 
 def _ask_source(config: Ask, images: Pixels, labels: Labels) -> Said:
-    """The given model's scores of these images, by its file or by its owner's table."""
+    """Score images with the model's file, or read the owner's table."""
     if isinstance(config.source, AskedFile):
         return ask_file(config.source, load(config.records.data), images, labels)
     return read_table(config, config.source, labels)
@@ -159,36 +158,43 @@ def ask_file(source: AskedFile, data: Images, images: Pixels, labels: Labels) ->
 
 
 def read_table(config: AskedImages, source: ReturnedTable, labels: Labels) -> Said:
-    """What the owner's table says. Raises ValueError, in one line, if it does not tell of every picture."""
+    """Read the owner's table. Raises ValueError if it lacks an image."""
     from tasks.external import confidences
     from tasks.external.sent_table import read_sent
 
     assert source.outputs is not None
-    handed = handout_order(config)
-    repeats = handed.repeats
+    handout = handout_order(config)
+    repeats = handout.repeats
     twice = list(repeats)
-    ids, true = [*handed.ids, *repeats.values()], np.concatenate([labels, labels[twice]])
+    ids = [*handout.ids, *repeats.values()]
+    true = np.concatenate([labels, labels[twice]])
     table = read_sent(source.outputs)
     if not source.columns and PREDICTED in table.columns:
         classes = load(config.records.data).classes
-        scores, kind, resolution = read_predictions(table, ids, true, classes), "label", 0.0
+        scores = read_predictions(table, ids, true, classes)
+        kind = "label"
+        resolution = 0.0
         right: NDArray[np.bool_] | None = scores > 0
     else:
-        said = confidences.read(source.outputs, ids, true, source.columns, source.interface.gives)
-        scores, kind, resolution, right = said.values, "confidence", said.resolution, said.right
-    again = np.full(len(labels), np.nan)
-    again[twice] = scores[len(labels) :]
-    return Said(scores[: len(labels)], again, kind, resolution, None if right is None else right[: len(labels)])
+        table_confidences = confidences.read(source.outputs, ids, true, source.columns, source.interface.gives)
+        scores = table_confidences.values
+        kind = "confidence"
+        resolution = table_confidences.resolution
+        right = table_confidences.right
+    repeat_scores = np.full(len(labels), np.nan)
+    repeat_scores[twice] = scores[len(labels) :]
+    return Said(scores[: len(labels)], repeat_scores, kind, resolution, None if right is None else right[: len(labels)])
 
 
 def read_predictions(table: Sent, ids: Sequence[str], labels: Labels, classes: int) -> Floats:
-    """Whether each predicted label is the true one, as 1 or 0; ValueError where one is no class."""
+    """Return 1 for each correct label, else 0. Raises ValueError if a label is no class."""
     numbers = table.numbers(PREDICTED)
-    wrong = np.flatnonzero(~np.isin(numbers, np.arange(classes)))
-    if len(wrong):
+    invalid = np.flatnonzero(~np.isin(numbers, np.arange(classes)))
+    if len(invalid):
         raise ValueError(
-            f"{table.name}: {PREDICTED} of image {table.ids[wrong[0]]!r} is {numbers[wrong[0]]:.6g}; it must be the "
-            f"number of a class, 0 to {classes - 1}; {len(wrong)} of {len(numbers)} are not"
+            f"{table.name}: expected {PREDICTED} to be the number of a class, 0 to {classes - 1}; got "
+            f"{numbers[invalid[0]]:.6g} for image {table.ids[invalid[0]]!r} ({len(invalid)} of {len(numbers)} are "
+            "wrong)"
         )
     right: Floats = (numbers[table.rows(ids)] == labels).astype(np.float64)
     return right

@@ -1,4 +1,4 @@
-"""The records of a configuration, and the images that no model was trained on, as parts of data sets."""
+"""The records and the non-members of a configuration, as parts of data sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.datasets.mixtures import Part, overlap
 
 @dataclass(frozen=True)
 class AskedImages:
-    """The records and images that a given model was not trained on; `seed` is that of their order for an owner."""
+    """The records and the non-members; `seed` determines the order in which an owner receives them."""
 
     records: Part
     unseen: Part
@@ -22,61 +22,65 @@ class AskedImages:
 
     @property
     def are_two_sets(self) -> bool:
-        """Whether the other images are of another data set and do not follow the records."""
+        """Whether the non-members come from another data set instead of following the records."""
         return self.unseen.data != self.records.data
 
 
 def record_part(config: Membership) -> Part:
-    """The records: a part of the training images of a data set."""
+    """Return the records, as a part of the training images of a data set."""
     question = config.question
-    known = question.records if isinstance(question, GivenModel) else question
-    return Part(config.data, 0, known.examples)
+    records = question.records if isinstance(question, GivenModel) else question
+    return Part(config.data, 0, records.examples)
 
 
 def unseen_part(records: Part, count: int) -> Part:
-    """`count` images that follow the records, without exact copies of any record.
+    """Return `count` images that follow the records, without exact copies of any record.
 
     Raises ValueError if all images are records.
     """
     if not records.examples:
-        raise ValueError("examples is 0; some images must be left that no model was trained on")
-    part, images = Part(records.data, records.examples, count), load(records.data)
+        raise ValueError(
+            "examples: expected a number below that of all images, got 0 (all). Leave some as non-members."
+        )
+    part = Part(records.data, records.examples, count)
+    images = load(records.data)
     if (first_copies(images)[part.rows(images)] < part.first).any():
         return replace(part, without_copies=True)
     return part
 
 
-def other_part(records: Part, known: Records) -> Part:
-    """The images that the given model was not trained on. Raises DatasetError if there are none, or sets do not fit."""
-    if isinstance(known, MarkedImages):
-        known = known.to_pin()
-    if isinstance(known, TwoSets):
-        return _part_of_others(records, known.others, known.controls)
-    return unseen_part(records, known.controls or known.examples)
+def other_part(records: Part, training_images: Records) -> Part:
+    """Return the non-members. Raises DatasetError if there are none, or if the two sets do not fit."""
+    if isinstance(training_images, MarkedImages):
+        training_images = training_images.to_pin()
+    if isinstance(training_images, TwoSets):
+        return _part_of_others(records, training_images.non_members, training_images.non_member_examples)
+    return unseen_part(records, training_images.non_member_examples or training_images.examples)
 
 
-def _part_of_others(records: Part, others: Dataset, count: int) -> Part:
-    """`count` images of the other data set; 0: the number of records, or all.
+def _part_of_others(records: Part, non_members: Dataset, count: int) -> Part:
+    """Return `count` images of the other data set; 0: the number of records, or all.
 
-    Raises DatasetError if images or classes differ from the records', or if an image is in both.
+    Raises DatasetError if the shape or the classes differ from the records', or if both sets share an image.
     """
-    inside, outside = load(records.data), load(others)
-    names = records.data.name, others.name
-    for what, ours, theirs in (
+    inside, outside = load(records.data), load(non_members)
+    names = records.data.name, non_members.name
+    for property_name, member_value, non_member_value in (
         ("images of the shape", inside.shape, outside.shape),
         ("the classes", inside.names or inside.classes, outside.names or outside.classes),
     ):
-        if ours != theirs:
+        if member_value != non_member_value:
             raise DatasetError(
-                f"given.members {names[0]} has {what} {ours}, given.others {names[1]} {theirs}; they must be the same"
+                f"given.members {names[0]} has {property_name} {member_value}, given.non_members {names[1]} "
+                f"{non_member_value}; they must be equal"
             )
     rows = records.rows(inside)
-    part = Part(others, 0, count or (len(rows) if len(rows) < len(outside.train_images) else 0))
+    part = Part(non_members, 0, count or (len(rows) if len(rows) < len(outside.train_images) else 0))
     common = overlap(inside, rows, outside, part.rows(outside))
     if common:
         first, second = common[0]
         raise DatasetError(
-            f"given.members {names[0]} and given.others {names[1]} have {len(common):,} images in common: training "
-            f"image {first} is {second}; leave them out of one"
+            f"given.members {names[0]} and given.non_members {names[1]} have {len(common):,} images in common: "
+            f"training image {first} is {second}. Remove them from one set"
         )
     return part

@@ -1,7 +1,7 @@
-"""The power of a configuration: whether one remembered record could be found, and how often one of a stated effect is.
+"""The power of a configuration: whether one memorised record can be detected, and how often.
 
-The statement of power is for log-odds that differ by SPREAD nats between models of one training recipe, for every
-record. A record's p-value must reach level / records, so power falls with the number of records and rises with the
+The detection rate assumes log-odds that differ by SPREAD nats between models of one training recipe, for every record.
+A record's p-value must reach level / records, so power decreases with the number of records and increases with the
 number of models.
 """
 
@@ -27,27 +27,27 @@ from tasks.datasets.copies import distinct_rows
 from tasks.numerics.exact_test import detection_rate
 
 SPREAD = 1.0  # standard deviation of a record's log-odds over models, in nats
-EFFECT = 2.0  # nats by which the record of the statement is remembered
+EFFECT = 2.0  # of the memorised record, in nats
 
 
 def _count_records(config: Membership) -> int:
-    """The records that are tested: exact copies are one."""
+    """Count the tested records; exact copies count once."""
     part = record_part(config)
     images = load(part.data)
     return len(distinct_rows(images, part.rows(images)))
 
 
 def record_resolution(question: Halves | GivenModel, records: int) -> Resolution:
-    """Whether one of these records could be found: by the exact test, or of a given model by its rank."""
+    """Return whether the exact test, or the rank of a given model, could detect one of these records."""
     if isinstance(question, Halves):
         return exact_test_resolution(question.models, question.draws, question.level, records, "records")
-    models = 2 * fewest_others(records, question.level)  # half of them without a record
+    models = 2 * fewest_others(records, question.level)  # a record is in half of them
     advice = f"with {records:,} records train {models:,} models"
     return Resolution(1 / (1 + question.models // 2), records, question.level, "records", advice)
 
 
 def resolution(config: Membership) -> Resolution | None:
-    """That of the plan; None for canaries, whose bound on epsilon clears no model, and without models to rank among."""
+    """Return the resolution of the planned audit; None if it never clears: with canaries, or without models."""
     question = config.question
     if isinstance(question, Canaries) or not question.models:
         return None
@@ -55,15 +55,16 @@ def resolution(config: Membership) -> Resolution | None:
 
 
 def power(config: Membership) -> Iterator[Power]:
-    """How often one record that is remembered by EFFECT nats is found."""
+    """Yield the detection rate of one record with an effect of EFFECT nats."""
     question = config.question
     if not isinstance(question, Halves):
         return
-    records, models = _count_records(config), question.models
+    records = _count_records(config)
+    models = question.models
     share = record_rate(models, question.draws, question.level, records)
     enough = smallest_size(models, 2, lambda size: record_rate(size, question.draws, question.level, records) >= GOAL)
     yield Power(
-        f"one record of {records:,} that is remembered by {EFFECT:g} nats (models differ by {SPREAD:g} nat)",
+        f"one record of {records:,} with an effect of {EFFECT:g} nats (models differ by {SPREAD:g} nat)",
         share,
         "" if enough is None else f"train {enough} models",
     )
@@ -71,19 +72,20 @@ def power(config: Membership) -> Iterator[Power]:
 
 @lru_cache(maxsize=256)
 def record_rate(models: int, draws: int, level: float, records: int) -> float:
-    """The share of audits that find one record whose effect, EFFECT nats, is reduced by SMALLEST."""
+    """Return the share of audits that detect one record with an effect of EFFECT - SMALLEST nats."""
     return detection_rate((EFFECT - SMALLEST) / SPREAD, models, draws, level, records)
 
 
 def notes(config: Membership) -> Iterator[str]:
-    """A warning about few records, of which one may be found for what the training on its partner does."""
+    """Yield a warning if the records are so few that training on one may harm another noticeably."""
     if not isinstance(config.question, Halves):
         return
     records = _count_records(config)
     if records < FEW_RECORDS:
         yield (
-            f"{records} records: two of a pair have opposite halves of the models, and with fewer than {FEW_RECORDS} "
-            "records one may be found because the training on its partner does harm (7 % of 40 records at p of 5 %)"
+            f"{records} records: each is paired with a record in the opposite half of the models. With fewer than "
+            f"{FEW_RECORDS} records, one may be identified because training on its partner harms it (7 % of 40 records "
+            "at p of 5 %)"
         )
 
 

@@ -1,4 +1,4 @@
-"""The settings with names, what they repeat, and the situation in which somebody needs the audit."""
+"""The presets, their sources, and the questions of `engram ask`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MNIST = Membership(Halves(examples=10_000, models=32), ClassifierTraining(Networ
 CIFAR = Halves(Dataset("cifar10"))
 CIFAR_TRAINING = ClassifierTraining(Network("cnn2"), epochs=50, augmentation=True)
 
-# As many records as Shokri et al. 2017 train a model on, in each half.
+# Half of these records is the size of a training set in Shokri et al. 2017.
 PURCHASE = Halves(Dataset("purchase100"), 20_000, models=32)
 PURCHASE_TRAINING = ClassifierTraining(Network("mlp1"), epochs=30)
 
-# Every step sees all images, so that the noise is that of a Gaussian mechanism, from which a ranking learns most.
+# Full-batch steps make the noise that of a Gaussian mechanism, which reveals most to a ranking.
 CANARIES = Canaries(Dataset("digits"), models=1, canaries=700, mislabelled=True)
 WHOLE_BATCH = ClassifierTraining(Network("mlp1"), epochs=60, batch=1437, learning_rate=1e-2)
 PRIVACIES = (None, Privacy(16.0), Privacy(4.0), Privacy(1.0))
@@ -32,7 +32,7 @@ LADDER = tuple(Membership(CANARIES, replace(WHOLE_BATCH, privacy=privacy)) for p
 
 PRESETS: Mapping[str, Membership | tuple[Membership, ...]] = {
     "quickstart": QUICKSTART,
-    "null": Membership(replace(HALVES, unseen=True), SMALL),
+    "null": Membership(replace(HALVES, is_null=True), SMALL),
     "smoke": SMOKE,
     "mnist": MNIST,
     "cifar10": tuple(Membership(replace(CIFAR, models=models), CIFAR_TRAINING) for models in (16, 64, 256)),
@@ -43,19 +43,23 @@ PRESETS: Mapping[str, Membership | tuple[Membership, ...]] = {
 }
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: 16 models on halves of 400 digits on photographs",
-    "null": "ours: the models of quickstart, asked about 400 other images",
+    "null": "ours: the models of quickstart, tested on 400 non-members",
     "smoke": "ours: 8 small models on halves of 100 digits",
     "mnist": "ours: 32 models on halves of 10,000 images of MNIST",
     "cifar10": "ours: 16, 64 and 256 models on halves of CIFAR-10, as Carlini et al. 2022, with a smaller network",
     "purchase100": "ours: 32 models on halves of 20,000 records of Purchase-100",
     "texas100": "ours: 32 models on halves of 20,000 records of Texas-100",
-    "one_run": "ours: 700 mislabelled canaries in digits by coins, one model without privacy and at three epsilons",
-    "ladder": "ours: the same with 8 models, each ranked beside the others",
+    "one_run": "ours: 700 mislabelled canaries in digits, one model without privacy and one at each of three epsilons",
+    "ladder": "ours: the same with 8 models each",
 }
 OWN_NETWORK = replace(NETWORK, field="training.network")
 WHOSE = (
-    Asked("question.records.members", "Images that the model was trained on?", "folder:scans#64x64"),
-    Asked("question.records.others", "Images of the same source that it was not trained on?", "folder:others#64x64"),
+    Asked("question.records.members", "Members: images that the model was trained on?", "folder:scans#64x64"),
+    Asked(
+        "question.records.non_members",
+        "Non-members: images of the same source that it was not trained on?",
+        "folder:others#64x64",
+    ),
     OWN_NETWORK,
 )
 GIVEN = {"question": "given", "question.models": 64, "question.records": "sets"}

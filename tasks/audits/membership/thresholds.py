@@ -1,4 +1,4 @@
-"""The numbers in the texts of all rules."""
+"""The thresholds of the rules, as their texts state them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.power import SMALLEST
 from tasks.external.split_audit import BLIND_LEVEL
 
-UNLIKE = 0.05  # of the exact test that the given model is one of those trained here
-# A model that was trained on other records lies further from the models trained here than these from one another, since
-# they share one set of records. Let a record shift the answer about an image by an amount of variance v, and chance by
-# t. Halves of N records vary about the set's mean by N v / 4 + t; half of N other records varies about that mean by
-# N v / 2 + N v / 4 + t: three times as much at most.
+UNLIKE = 0.05  # level of the exact test that the given model is one of those trained here
+# A model trained on other records differs more from the models trained here than these do from each other, because they
+# share one set of records. Let each record shift the score of an image with variance v, and chance with variance t.
+# Halves of N records vary about the set's mean by N v / 4 + t. Half of N other records varies about that mean by
+# N v / 2 + N v / 4 + t: at most three times as much.
 WIDER = 3
-MOST_DIFFERING = 0.01  # of the pictures that were handed out twice
-ENOUGH_POWER = 0.8  # lower limit of the share of own models that are found out
+MOST_DIFFERING = 0.01  # share of the repeated images
+ENOUGH_POWER = 0.8  # lower limit of the share of models trained here that are identified
 
 
 def thresholds(config: Membership) -> Mapping[str, str]:
-    """The thresholds in all rules; at their defaults in the rules for other questions."""
+    """Return the thresholds of all rules; those of other questions have their defaults."""
     question = config.question
     level = Halves.level if isinstance(question, Canaries) else question.level
     negligible = question.negligible if isinstance(question, Halves) else Halves.negligible

@@ -1,6 +1,6 @@
-"""The models of a run, each trained on its half of the records, and what each says of all records; or of canaries.
+"""Train each model on one half of the records, or with canaries, and score all records with it.
 
-Canaries are records that a fair coin puts into a model's training data, beside all others.
+Canaries are records that a fair coin adds to the training data of a model, or leaves out, in addition to all others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Mask = NDArray[np.bool_]
 ANSWERS = pa.schema(
     [
         ("row", pa.int64()),  # of the training split
-        ("member", pa.bool_()),  # whether the model was trained on it; of a null, whether it is taken to be
+        ("member", pa.bool_()),  # trained on by the model; in a control run, assigned to its half
         ("log_odds", pa.float64()),  # of the true label, in nats
         ("correct", pa.bool_()),
     ]
@@ -39,43 +39,46 @@ CANARIES = pa.schema(
     [
         ("model", pa.int64()),
         ("row", pa.int64()),  # of the training split
-        ("label", pa.int64()),  # which a model that is trained on the canary is taught
+        ("label", pa.int64()),  # label in the training data of models with the canary
         ("inside", pa.bool_()),  # whether the model is trained on it
         ("log_odds", pa.float64()),  # of that label, in nats
-        ("spent", pa.float64()),  # epsilon by the accountant; null where training was not private
+        ("spent", pa.float64()),  # epsilon by the accountant; null without private training
     ]
 )
 
 
 def trainings(config: Membership) -> tuple[Job, ...]:
-    """The answers of each model trained on a half of the records; empty if they have canaries (`canary_jobs`).
+    """Plan the answers of each model trained on a half of the records; empty with canaries (`canary_jobs`).
 
     Raises DatasetError if the data set has too few images.
     """
-    question, records = config.question, record_part(config)
+    question = config.question
+    records = record_part(config)
     if isinstance(question, Canaries):
         return ()
-    if isinstance(question, Halves) and question.unseen:
+    if isinstance(question, Halves) and question.is_null:
         return ask_models(config, unseen_part(records, question.examples))
     return ask_models(config, records)
 
 
-def ask_models(config: Membership, asked: Part) -> tuple[Job, ...]:
-    """The answers of each model about these images, halved as the records are; DatasetError where there are too few."""
-    asked.rows(load(asked.data))
-    trained, design = record_part(config), seeds.derive(config.seed, "design")
+def ask_models(config: Membership, part: Part) -> tuple[Job, ...]:
+    """Plan the answers of each model for other images, halved like the records. Raises DatasetError if too few."""
+    part.rows(load(part.data))
+    records = record_part(config)
+    design = seeds.derive(config.seed, "design")
     jobs = []
     models = config.question.models
     for number in range(models):
-        model = training(config, BalancedHalf(trained, models, number, design), number)
-        half = BalancedHalf(asked, models, number, design)
+        model = training(config, BalancedHalf(records, models, number, design), number)
+        half = BalancedHalf(part, models, number, design)
         jobs.append(Job(answers, half, (model,)))
     return tuple(jobs)
 
 
 def training(config: Membership, share: BalancedHalf | CoinedCanaries, number: int) -> Job:
-    """The training of model `number` on its share of the records."""
-    data, recipe = share.part.data, config.training
+    """Plan the training of model `number` on its share of the records."""
+    data = share.part.data
+    recipe = config.training
     model = Mixture(
         shares=(share,),
         validation=data,
@@ -93,14 +96,15 @@ def training(config: Membership, share: BalancedHalf | CoinedCanaries, number: i
 
 
 def canary_jobs(config: Membership, question: Canaries) -> tuple[Job, ...]:
-    """The table of canaries of each model. Raises ValueError if there are too few records, or if no glyph fits them."""
-    part, seed = record_part(config), seeds.derive(config.seed, "canaries")
+    """Plan the canaries of each model. Raises ValueError if there are too few records, or if no glyph fits."""
+    part = record_part(config)
+    seed = seeds.derive(config.seed, "canaries")
     models = [
         CoinedCanaries(part, question.canaries, number, seed, question.mislabelled, question.canary_images)
         for number in range(question.models)
     ]
     all_images = load(part.data)
-    images = all_images.train_images[models[0].canary_rows(all_images)]  # all models have the same
+    images = all_images.train_images[models[0].canary_rows(all_images)]  # equal for all models
     if question.canary_images != "own":
         models[0].draw_images(images)
     return tuple(Job(canary_answers, coined, (training(config, coined, coined.number),)) for coined in models)
@@ -110,7 +114,7 @@ def canary_jobs(config: Membership, question: Canaries) -> tuple[Job, ...]:
 def answers(config: BalancedHalf, inputs: Inputs) -> pa.Table:
     """Scores every record in evaluation mode and marks the records the model was trained on (ANSWERS).
 
-    Of exact copies the first is asked about.
+    Exact copies count once.
     """
     from tasks.models.networks import architecture_of, weights_of_model
 
@@ -129,7 +133,7 @@ def answers(config: BalancedHalf, inputs: Inputs) -> pa.Table:
 
 @task(version=2, name="membership.canaries")
 def canary_answers(config: CoinedCanaries, inputs: Inputs) -> pa.Table:
-    """What a model says of each canary, in evaluation mode, and whether it was trained on it (CANARIES)."""
+    """Score each canary in evaluation mode, and mark the canaries in the training data (CANARIES)."""
     from tasks.models.networks import architecture_of, weights_of_model
 
     (model,) = inputs
@@ -149,18 +153,18 @@ def canary_answers(config: CoinedCanaries, inputs: Inputs) -> pa.Table:
 
 
 def log_odds(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> Array:
-    """log p_y - log sum over y' != y of p_y' of logits (records, classes), in float64 and nats, (records,)."""
+    """Return log p_y - log sum over y' != y of p_y' for logits (records, classes), in float64 and nats, (records,)."""
     logit = scores.astype(np.float64)
-    own = np.take_along_axis(logit, labels[:, None].astype(np.int64), axis=1)[:, 0]
-    others = logit.copy()
-    np.put_along_axis(others, labels[:, None].astype(np.int64), -np.inf, axis=1)
-    odds: Array = own - np.logaddexp.reduce(others, axis=1)
+    true_logit = np.take_along_axis(logit, labels[:, None].astype(np.int64), axis=1)[:, 0]
+    other_logits = logit.copy()
+    np.put_along_axis(other_logits, labels[:, None].astype(np.int64), -np.inf, axis=1)
+    odds: Array = true_logit - np.logaddexp.reduce(other_logits, axis=1)
     return odds
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """The answers of all models, (models, records) each; `rows` are those of the records in the training split."""
+    """The answers of all models, (models, records) each; `rows` index the training split."""
 
     rows: NDArray[np.int64]
     member: Mask
@@ -169,7 +173,7 @@ class Answers:
 
 
 def stack_answers(tables: Sequence[pa.Table]) -> Answers:
-    """The answers of all models. Raises ValueError for log-odds that are NaN or infinite."""
+    """Stack the answers of all models. Raises ValueError for NaN or infinite log-odds."""
     member, phi, correct = (
         np.stack([table[name].to_numpy() for table in tables]) for name in ("member", "log_odds", "correct")
     )

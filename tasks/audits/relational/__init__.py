@@ -1,30 +1,30 @@
-"""Does a model remember which answer goes with which context?
+"""Does a model remember which answer belongs to which context?
 
-A model that answers questions about a context x can memorise what the context says of it instead of reading it. Taking
-out of every context what the answer is read from (here: its digits) leaves y, with the question; where the model gives
-the hidden answer all the same, more often on contexts it was trained on than on held-out ones, it remembers.
+A model that answers questions about a context x can memorise the answer instead of reading it. The audit removes the
+answer from every context (by default, all digits), which leaves y, and asks again. A model that still gives the hidden
+answer more often on training contexts than on held-out ones remembers it.
 
-    r = share of questions answered rightly from the corrupted context, s = from the whole one
+    r = share of correct answers on corrupted contexts, s = share on whole contexts
     m = r_train - r_validation,  mem = H(X) m nats
-    relational m = m less what answers that are merely common in one part contribute
+    relational m = m without answers that are merely common in one part
 
-Reading it. m is 0 where nothing is memorised: what can be guessed, is known anyway or is left in the context is
-answered of held-out questions, too. m = 0.2: of 100 hidden answers 20 are given from memory. The four curves by epoch
-show when in training it begins.
+Interpretation. m is 0 if nothing is memorised: answers that can be guessed, are general knowledge or remain in the
+context are also given to held-out questions. m = 0.2 means that 20 of 100 hidden answers come from memory. The curves
+over epochs show when memorisation begins.
 
 Source. Bombari et al. 2022, "Towards Differential Relational Privacy and its use in Question Answering": m is eq. 16,
 mem eq. 15, the linear model section 5 and appendix B.3.
 
-What is ours. As published, a training question has one gold answer and a held-out one several, of which the best
-counts, which lowers m (to -1.8 points on SQuAD); the answer rests on the first gold answer alone on both parts, and m
-as published stands beside it. A model that answers every question by what was common in training has a small m without
-knowing any relation (marginal memorization): relational m leaves that out. Intervals are over contexts, since questions
-of one context are not independent. mem is given only where the entropy H(X) can be estimated. Equations 25 and 26 have
-a sign slip: the minimiser of the linear model is e1 + v / |v|^2 with v = [-1, Y^+ X]. Theorems 3.6 to 3.8 bound mem by
-a pure epsilon, which DP-SGD does not give.
+Changes to the paper. In the paper, a training question has one gold answer and a held-out question several, of which
+the best counts; this lowers m (to -1.8 points on SQuAD). The answer of this audit uses the first gold answer on both
+parts, and the summary also reports m as published. A model that gives the common answers of its training data has a
+small m without knowing any relation (marginal memorisation), which relational m excludes. Intervals are over contexts,
+because questions about one context are not independent. mem is reported only if the entropy H(X) can be estimated.
+Equations 25 and 26 have a sign error: the minimiser of the linear model is e1 + v / |v|^2 with v = [-1, Y^+ X].
+Theorems 3.6 to 3.8 bound mem by a pure epsilon, which DP-SGD does not provide.
 
-Cost. Replicates x epochs of fine-tuning, and decoding four sets at each epoch that is asked. `quickstart` takes about
-a minute and a half of two cores.
+Cost. Replicates x epochs of fine-tuning, and decoding of four sets per evaluation. `quickstart` takes about 90 seconds
+on two cores.
 """
 
 from __future__ import annotations
@@ -65,54 +65,59 @@ from tasks.question_answering.scoring import match_key
 __all__ = ["AUDIT", "PRESETS", "Relational", "plan", "probes", "split", "tiny"]
 
 GUESSABLE = (
-    "Warning: which questions are which follows from the run's seed, and an owner who tries seeds can tell them apart: "
-    "set secret=$(openssl rand -hex 16) here and in the run, and keep it."
+    "Warning: the order of the questions follows from the seed of the run, so an owner who tries seeds can recognise "
+    "the training questions. Set secret=$(openssl rand -hex 16) here and in the run, and keep it."
 )
 
 
 def plan(config: Relational) -> Roots:
-    """The tables that answer the question of the config, and their `summary`."""
+    """Plan the tables that answer the question, and their `summary`."""
     measures = measures_of(config.question)
     match config.question:
         case Answers() as question:
             about = describe_answers(config, question)
-            return roots(measures, config, trainings(question, config.seed), lambda read: Job(summary, about, read))
+            return roots(
+                measures,
+                config,
+                trainings(question, config.seed),
+                lambda measures_inputs: Job(summary, about, measures_inputs),
+            )
         case linear:
-            return roots(measures, config, linear, lambda read: Job(summary, About(), read))
+            return roots(measures, config, linear, lambda measures_inputs: Job(summary, About(), measures_inputs))
 
 
 def describe_answers(config: Relational, question: Answers) -> About:
-    """What the summary needs to know of the questions that are asked."""
+    """Return the facts about the questions for the summary."""
     privacy = question.system.tuning.guarantee if isinstance(question.system, Trained) else None
     subset = question_subsets(question)[0]
-    asked = asked_questions(question, config.seed)
+    selected = asked_questions(question, config.seed)
     return About(
         subset,
         epsilon=None if privacy is None else privacy.epsilon,
         cell=printed_cell(question),
-        copies=count_asked_copies(asked),
-        chance=best_constant(question.data, subset, asked),
+        copies=count_asked_copies(selected),
+        chance=best_constant(question.data, subset, selected),
     )
 
 
-def count_asked_copies(asked: AskedQuestions) -> CopyCount:
-    """The exact copies among the questions that are asked, of both parts."""
-    questions = [question for part in asked.values() for question in part]
+def count_asked_copies(selected: AskedQuestions) -> CopyCount:
+    """Count exact copies among the questions of both parts."""
+    questions = [question for part in selected.values() for question in part]
     return count_groups(first_copies(questions), "questions")
 
 
-def best_constant(data: Dataset, subset: str, asked: AskedQuestions) -> float | None:
-    """The accuracy of the best constant answer to the held-out questions of this subset; of all if it has none."""
-    distinct = set(first_copies(asked["validation"]))
-    questions = [question for question in asked["validation"] if question.id in distinct]
+def best_constant(data: Dataset, subset: str, selected: AskedQuestions) -> float | None:
+    """Return the accuracy of the best constant answer to the held-out questions of a subset; to all if it is empty."""
+    distinct = set(first_copies(selected["validation"]))
+    questions = [question for question in selected["validation"] if question.id in distinct]
     numeric = [question for question in questions if is_numeric(question)]
-    chosen = numeric if subset == "numeric" and numeric else questions
+    decisive = numeric if subset == "numeric" and numeric else questions
     scorer = load_questions(data).scorer
-    return commonest_share(match_key(scorer, question.golds[0]) for question in chosen)
+    return commonest_share(match_key(scorer, question.golds[0]) for question in decisive)
 
 
 def limits(config: Relational) -> dict[str, int]:
-    """The number of questions in each part, by the fields that it limits."""
+    """Return the number of questions in each part, by the field that it limits."""
     if not isinstance(config.question, Answers):
         return {}
     parts = load_parts(config.question, config.seed)
@@ -120,9 +125,9 @@ def limits(config: Relational) -> dict[str, int]:
 
 
 def probes_config(config: Relational) -> Relational:
-    """The config that hands out the questions which models trained here would be asked, to a system of another owner.
+    """Return the config that hands out the same questions to a system that was trained elsewhere.
 
-    Unchanged if it asks no questions, or draws by the seed which of them are trained on.
+    It is unchanged without questions, or if the seed assigns questions to parts.
     """
     match config.question:
         case Answers(system=Trained(split="given")) as question:
@@ -131,21 +136,21 @@ def probes_config(config: Relational) -> Relational:
 
 
 def blinding(config: Relational) -> Blinding:
-    """How the questions are handed out. Raises ValueError if the config hands none out."""
+    """Return how the questions are handed out. Raises ValueError if the config hands out none."""
     match config.question:
         case Answers(system=Given() as system) as question:
             return blind_questions(question, system, config.seed)
         case Answers():
             raise ValueError(
-                "split is drawn, which belongs to models that are trained here; an external system was trained on the "
-                "data set's own part: leave split out"
+                "split: expected given for a system that was trained elsewhere, got drawn. Its training questions are "
+                "the data set's own part: leave split out"
             )
         case question:
-            raise ValueError(f"question is {question.tag}, which asks no questions; it must be answers")
+            raise ValueError(f"question: expected answers to hand out questions, got {question.tag}")
 
 
 def probes(config: Relational) -> Iterator[tuple[str, ProbeQuestions]]:
-    """The questions of both parts, on whole contexts and on corrupted ones, in one blinded set for any system.
+    """Yield the questions of both parts, on whole and corrupted contexts, as one blinded set.
 
     Raises ValueError if the config hands out no questions.
     """
@@ -153,14 +158,14 @@ def probes(config: Relational) -> Iterator[tuple[str, ProbeQuestions]]:
 
 
 def split(config: Relational) -> Split:
-    """What each question is that an owner gets."""
+    """Return the key of the handed-out questions."""
     system = given_system(config)
     has_secret = system is not None and bool(system.secret)
     return Split(key_table(blinding(config)), warning="" if has_secret else GUESSABLE)
 
 
 def draw(config: Relational) -> Draw | None:
-    """What the order in which questions are handed out follows from; None if none are handed out."""
+    """Return the sources of the order of the questions; None if none are handed out."""
     match config.question:
         case Answers(system=Given() as system) as question:
             pool = question.data, question.selection, question.corruption

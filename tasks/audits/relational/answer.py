@@ -1,4 +1,4 @@
-"""The audit's answer: the rules that decide, with their words, and what a search over training choices moves."""
+"""The answer of the audit: its rules, their texts, and the objectives of a search over training choices."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_blinded(config: Relational) -> bool:
 
 
 def thresholds(config: Relational) -> Mapping[str, str]:
-    """The numbers in the rules' texts, in per cent; at their defaults if no answers are asked for."""
+    """Return the thresholds in the texts of the rules, in per cent."""
     question = config.question if isinstance(config.question, Answers) else Answers()
     return {
         "negligible": f"{100 * question.negligible:g}",
@@ -49,30 +49,33 @@ def thresholds(config: Relational) -> Mapping[str, str]:
     }
 
 
-ERROR = "Of 100 models that do not hold which answer belongs to which context, at most 2 or 3 would be called so."
-FEW_RIGHT_ERROR = "Of 100 systems that guess as well as the best constant, at most 5 are not assessable."
-WORSE_ERROR = "Of 100 systems that answer both parts alike, at most 2 or 3 are not assessable for it."
+ERROR = (
+    "If the model does not know which answer belongs to which text, at most 2 or 3 of 100 audits answer “memorised”."
+)
+FEW_RIGHT_ERROR = "Of 100 systems that guess as well as the best constant answer, at most 5 are “not assessable”."
+WORSE_ERROR = "Of 100 systems that answer both parts equally well, at most 2 or 3 are “not assessable” for this reason."
 
 
 def refuse(
     when: str,
     holds: Callable[[Evidence], bool],
     because: Callable[[Relational, Evidence], str],
+    explain: Callable[[Relational, Evidence], str],
     error: str = "",
-    steps: tuple[str, ...] = plain.BEST_GUESSES,
+    steps: tuple[str, ...] | Callable[[Relational, Evidence | None], tuple[str, ...]] = plain.advise_best_guesses,
     scope: str = "",
     applies: Callable[[Relational], bool] = applies_always,
 ) -> Case[Evidence]:
-    """A case of *not assessable*. Silence and noise make m small, so that its certificate states no m."""
-    return Case(NOT_ASSESSABLE, when, holds, error, scope, applies, because, steps=steps)
+    """Return a case of *not assessable*. Its certificate states no m, because silence and noise make m small."""
+    return Case(NOT_ASSESSABLE, when, holds, error, scope, applies, because, steps=steps, explain=explain)
 
 
-# Silence, fixed texts and noise can hide a memory, but cannot feign one: none is asked before the interval accuses.
+# Silence, fixed texts and noise can hide memory but cannot feign it, so they are checked after the accusing case.
 RULES = Rules[Evidence](
     (
         Case(
             "memorised",
-            "the whole 95 % interval of relational m (resampled over contexts) lies above {negligible} percentage "
+            "the 95 % interval of relational m (resampled over contexts) is entirely above {negligible} percentage "
             "points",
             lambda evidence: evidence.m["low"] > evidence.negligible,
             ERROR,
@@ -80,75 +83,81 @@ RULES = Rules[Evidence](
             steps=plain.REMOVE_ANSWERS,
         ),
         refuse(
-            "more than {other_kind} % of the answers to the corrupted contexts of a part are not of the kind of the "
-            "reference answers (empty, no number where these are numbers, or more words beside it than these have)",
+            "on the corrupted contexts of one part, more than {other_kind} % of the answers are not of the kind of the "
+            "reference answers (empty, without a number if these are numbers, or with more words than these)",
             lambda evidence: any(each.other_kind > MOST_OTHER_KIND for each in evidence.evasions),
             sentences.explain_other_kind,
-            scope="answers that were sent",
+            plain.explain_refusals,
+            scope="returned answers",
             applies=is_given,
         ),
         refuse(
-            "the commonest answer to the corrupted contexts of a part has a share there that is more than {fixed} "
-            "percentage points larger than among the reference answers",
+            "on the corrupted contexts of one part, the share of the most common answer exceeds its share of the "
+            "reference answers by more than {fixed} percentage points",
             lambda evidence: evidence.one_text > MOST_FIXED,
             sentences.explain_fixed_text,
+            plain.explain_one_text,
         ),
         refuse(
-            "of the answers to the corrupted contexts of a part that are of the kind of the reference answers, fewer "
-            "are right than the best constant would give (exact binomial test, p at most {few_right} % for each part; "
-            "the constant is the commonest reference answer of the other part)",
+            "on the corrupted contexts of one part, fewer answers of the kind of the reference answers are correct "
+            "than the best constant answer would give (exact binomial test, p at most {few_right} % for each part; the "
+            "constant is the most common reference answer of the other part)",
             lambda evidence: evidence.few_right is not None,
             sentences.explain_few_right,
+            plain.explain_poor_guesses,
             FEW_RIGHT_ERROR,
-            scope="answers that were sent",
+            scope="returned answers",
             applies=is_given,
         ),
         refuse(
-            "the whole interval of relational m lies below -{negligible} percentage points: training questions are "
+            "the interval of relational m is entirely below -{negligible} percentage points: training questions are "
             "answered worse than held-out ones",
             lambda evidence: evidence.m["high"] < -evidence.negligible,
             sentences.explain_deficit,
+            plain.explain_negative_share,
             WORSE_ERROR,
-            scope="answers that were sent",
+            scope="returned answers",
             applies=is_given,
         ),
         refuse(
-            "more than {two_answers} % of the questions that were asked twice got two answers, or these could not be "
-            "checked, since noise must not pass for innocence either",
+            "more than {two_answers} % of the repeated questions received two different answers, or repeated questions "
+            "could not be checked: noise can hide memory",
             lambda evidence: evidence.repeats is None or not evidence.repeats.are_consistent,
             sentences.explain_repeats,
+            plain.explain_two_answers,
             steps=plain.ONE_FILE,
-            scope="answers to questions that were handed out blinded",
+            scope="returned answers to blinded questions",
             applies=is_blinded,
         ),
         Case(
             BELOW_RELEVANT_SIZE,
-            "the whole interval lies above 0 and below {negligible} percentage points",
+            "the interval is entirely above 0 and below {negligible} percentage points",
             lambda evidence: evidence.m["low"] > 0 and evidence.m["high"] < evidence.negligible,
             because=sentences.exclude_memory,
             steps=plain.MORE_QUESTIONS,
+            explain=plain.explain_small_share,
         ),
         Case(
             "not detected",
-            "the whole interval lies below {negligible} percentage points; of answers that were sent, also once those "
-            "of another kind and those of the ten commonest texts (above their share of the reference answers) are "
-            "taken for evasions of what is known, and only if the interval does not lie below 0",
+            "the interval is entirely below {negligible} percentage points; for returned answers, this must also hold "
+            "if all answers of another kind, and the excess of the ten most common texts over their share of the "
+            "reference answers, count as evasions, and the interval must not be entirely below 0",
             lambda evidence: evidence.upper < evidence.negligible and not evidence.is_negative,
             because=sentences.exclude_memory,
             steps=plain.OTHER_QUESTIONS,
+            explain=plain.explain_limit,
         ),
-        undecided(because=sentences.explain_doubt, steps=plain.MORE_QUESTIONS),
+        undecided(because=sentences.explain_doubt, steps=plain.MORE_QUESTIONS, explain=plain.explain_open_share),
     ),
     thresholds,
 )
 
 LIMITS = (
-    "Relational m is an average over contexts, which clears no single one. The audit compares training questions with "
-    "held-out ones, which must be drawn alike: where training questions are "
-    "easier to guess, m is above 0 without memory. It speaks of the answers to these questions alone, asked as they "
-    "are. A model that gives other answers to corrupted contexts than it could, by intent or by design, is cleared."
+    "The result is an average over texts and clears no single one. Training and held-out questions must be drawn "
+    "alike: if training questions are easier to guess, the result is above 0 without memory. It applies only to these "
+    "questions, in this wording. A model that withholds answers, by intent or by design, is cleared."
 )
-LINEAR_LIMITS = "The linear model shows how memorization comes and goes; it is no evidence on any model of one's own."
+LINEAR_LIMITS = "The linear model illustrates how memorisation develops. It is no evidence about any other model."
 
 
 def describe_limits(config: Relational, evidence: Evidence | None) -> str:
@@ -160,10 +169,10 @@ def describe_limits(config: Relational, evidence: Evidence | None) -> str:
 
 
 def explain_absence(config: Relational) -> str:
-    """Why there is no evidence."""
+    """Return the reason why there is no evidence, as a sentence."""
     if isinstance(config.question, Answers):
-        return "no questions have been answered on both parts."
-    return "this run computes the paper's linear model only."
+        return "no question of both parts has been answered."
+    return "this run computes only the paper's linear model."
 
 
 ANSWERING = Answering[Evidence](
@@ -180,7 +189,7 @@ ANSWERING = Answering[Evidence](
     line=plain.draw_share,
     null=Null(
         holds=is_null,
-        remark=lambda _config: "Answers were drawn anew in every epoch of training: this is a null.",
+        remark=lambda _config: "This is a control run: training drew new answers in every epoch.",
         proper="relation=kept",
         notice=plain.NOTICE_OF_NULL,
     ),
@@ -196,14 +205,14 @@ def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Cert
 
 
 def memorization_row(config: Relational, summary: pa.Table) -> Row | None:
-    """The row of relational m on which the answer rests."""
+    """Return the row of relational m that decides the answer."""
     rows = index_rows(summary)
     questions = decisive_questions(config, rows)
     return None if questions is None else rows[decisive_name("relational m", questions)]
 
 
 def utility_row(config: Relational, summary: pa.Table) -> Row | None:
-    """The row of s on held-out questions beside it: the share that is answered rightly from whole contexts."""
+    """Return the row of s on held-out questions: the share of correct answers on whole contexts."""
     rows = index_rows(summary)
     questions = decisive_questions(config, rows)
     return None if questions is None else rows.get(decisive_name("s", questions, split="validation"))

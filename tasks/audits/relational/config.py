@@ -1,4 +1,4 @@
-"""The configuration of the audit: what is asked of which models, or which linear models are trained in closed form."""
+"""The configuration of the audit: questions and the system that answers them, or the paper's linear model."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Epsilon = Annotated[float, Finite(), AtMost(LARGEST_EPSILON, "which hides nothin
 
 @dataclass(frozen=True)
 class QuestionTuning(LanguageModelTuning):
-    """How a language model is fine-tuned on questions."""
+    """Fine-tuning of a language model on questions."""
 
     privacy: LinkedTraining | DifferentialPrivacy = LinkedTraining(1)
-    """Whether fine-tuning is differentially private, by single questions, or can be divided into links."""
+    """Differential privacy per question, or a division of the training into links."""
 
     @property
     def guarantee(self) -> Privacy | None:
@@ -41,7 +41,7 @@ class QuestionTuning(LanguageModelTuning):
 
     @property
     def link(self) -> int:
-        """Epochs for each link of a training; 0 for one job."""
+        """Epochs per link of a training; 0 for one job."""
         return link_of(self.privacy)
 
 
@@ -49,7 +49,7 @@ class QuestionTuning(LanguageModelTuning):
 T5_SMALL = Reading(LanguageModel("hub:t5-small"))
 PUBLISHED_TUNING = QuestionTuning(epochs=20, batch=128, dropout=0.1)
 
-TINY = 40  # samples and features of a linear model at most
+TINY = 40  # largest number of samples or features of a tiny linear model
 
 
 @dataclass(frozen=True)
@@ -59,30 +59,30 @@ class Trained(Ranged):
     tag: ClassVar[str] = "trained"
 
     reading: Reading = T5_SMALL
-    """The sequence model, and how much of a context it reads."""
+    """Sequence model, and the length of context that it reads."""
     tuning: QuestionTuning = PUBLISHED_TUNING
-    """How the model is fine-tuned on questions."""
+    """Fine-tuning recipe."""
     relation: Relation = "kept"
-    """Ours: redrawn gives every training question the answer of another, another in every epoch: nothing to
-    memorise, which is the null."""
+    """Ours: kept trains on the true answers; redrawn gives each question the answer of another one, newly drawn in
+    every epoch, as a control run in which nothing can be memorised."""
     split: SplitOrigin = "given"
-    """Ours: drawn draws by `seed` which contexts are trained on, so that both parts are alike; given keeps the
-    data's own parts."""
+    """Ours: given keeps the parts of the data set; drawn assigns contexts to parts at random, so that both have
+    the same distribution."""
     replicates: Annotated[int, AtLeast(1)] = 1
-    """Ours: the number of fine-tunings, each from its own seed."""
-    every: Annotated[int, AtLeast(0)] = 1
-    """Epochs between rounds of questions; 0: after the last alone."""
+    """Ours: number of fine-tunings, each from its own seed."""
+    evaluation_interval: Annotated[int, AtLeast(0)] = 1
+    """Epochs between evaluations; 0: only after the last epoch."""
     answer_length: Annotated[int, AtLeast(1)] = 32
-    """Longest answer, in tokens."""
+    """Maximum length of an answer, in tokens."""
 
     @property
     def recorded(self) -> tuple[int, ...]:
-        """The epochs after which the model is asked: if there are several, 0 (before training) is the first."""
+        """Epochs after which the model is evaluated; 0 is before training."""
         epochs = self.tuning.epochs
-        return (*range(0, epochs, self.every), epochs) if self.every else (epochs,)
+        return (*range(0, epochs, self.evaluation_interval), epochs) if self.evaluation_interval else (epochs,)
 
     def tiny(self) -> Trained:
-        """The same with a small model and two epochs at most."""
+        """Return the same system with a small model and at most two epochs."""
         tuning = replace(
             self.tuning,
             epochs=min(self.tuning.epochs, 2),
@@ -95,30 +95,30 @@ class Trained(Ranged):
             reading=Reading(LanguageModel("tiny-t5#16x1"), min(self.reading.length, 128)),
             tuning=tuning,
             replicates=min(self.replicates, 2),
-            every=1 if self.every else 0,
+            evaluation_interval=1 if self.evaluation_interval else 0,
             answer_length=min(self.answer_length, 8),
         )
 
 
 @dataclass(frozen=True)
 class Given(Ranged):
-    """A system that was trained elsewhere: its owner is handed the questions and returns the answers."""
+    """A system that was trained elsewhere: its owner receives the questions and returns the answers."""
 
     tag: ClassVar[str] = "given"
 
-    given: Predictions | None = field(default=None, metadata={OUTSIDE_COMMITMENT: True})
-    """Ours: a file or a folder of answers; none until the owner has returned them."""
+    predictions: Predictions | None = field(default=None, metadata={OUTSIDE_COMMITMENT: True})
+    """Ours: file or folder of returned answers; `engram probes` does not need it."""
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
-    """Ours: text that nobody can guess, which determines together with `seed` the order in which questions are handed
-    out; without one, an owner who tries seeds finds the order."""
+    """Ours: secret text that, together with `seed`, determines the order of the questions; without it, an owner who
+    tries seeds can find the order."""
     nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """Ours: text that the other party named once it had the commitment (`engram probes --commit`): the order follows
-    from it, too, so that neither party chooses it."""
+    """Ours: text that the other party chose after it received the commitment (`engram probes --commit`); it also
+    determines the order, so that neither party chooses the order alone."""
     nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True})
-    """Ours: who named the nonce: the system's owner, or a public beacon of a time after the commitment."""
+    """Ours: source of the nonce: the system's owner, or a public beacon after the commitment."""
     commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """Ours: the commitment that the nonce was named after. It holds the whole configuration except the nonce, the
-    secret and the returned answers; a run with another configuration is refused."""
+    """Ours: commitment that precedes the nonce. It covers the configuration except the nonce, the secret and the
+    returned answers; a run with another configuration is refused."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,53 +126,53 @@ class Given(Ranged):
 
     @property
     def is_blinded(self) -> bool:
-        """Whether the answers are those to questions that were handed out blinded."""
-        return self.given is not None and self.given.is_blinded
+        """Whether the answers belong to blinded questions."""
+        return self.predictions is not None and self.predictions.is_blinded
 
     @property
     def is_guessable(self) -> bool:
-        """Whether an owner who tries seeds could have told which of the answered questions are which."""
+        """Whether an owner who tries seeds could have recognised the training questions."""
         return self.is_blinded and not self.secret
 
     def order(self, seed: int) -> int:
-        """The seed of the order in which questions are handed out, from the seed of the run."""
+        """Derive the seed of the order of the questions from the seed of the run."""
         return derive_secret_seed(seed, "order", self.secret, self.nonce)
 
     def describe_draw(self) -> str:
-        """Who chose the order, in sentences."""
-        what = "The order in which questions are handed out"
-        return describe_draw(what, self.commitment, self.nonce, self.nonce_by)
+        """Describe who chose the order."""
+        subject = "The order in which questions are handed out"
+        return describe_draw(subject, self.commitment, self.nonce, self.nonce_by)
 
 
 @dataclass(frozen=True)
 class Answers(Ranged):
-    """Answers to questions of which some were trained on, with what they are read from taken out of the contexts."""
+    """Answers to training and held-out questions, with the answer removed from the contexts."""
 
     tag: ClassVar[str] = "answers"
 
     data: Dataset = Dataset("squad")
-    """Questions to train on and questions that are held out."""
+    """Training questions and held-out questions."""
     corruption: Corruption = DigitRemoval()
-    """What is taken out of contexts."""
+    """Part of the contexts that is removed."""
     numeric: bool = True
-    """Whether only questions whose answer has a digit are asked; models are trained on all."""
+    """Whether only questions with a numeric answer are asked; models train on all questions."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """Ours: how many training questions are used and asked; 0: all."""
+    """Ours: number of training questions; 0: all."""
     held_out: Annotated[int, AtLeast(0)] = 0
-    """Ours: how many held-out questions are asked; 0: all."""
+    """Ours: number of held-out questions; 0: all."""
     system: Trained | Given = Trained()
-    """Which system answers: models that are trained here, or one that was trained elsewhere."""
+    """System that answers: models that are trained here, or one that was trained elsewhere."""
     negligible: Annotated[float, Share(zero=False, one=False)] = field(default=0.02, metadata={ANSWER_ONLY: True})
-    """Ours: relational m below which the answer is not detected."""
+    """Ours: relational m that is negligible."""
     resamples: Annotated[int, AtLeast(1)] = 2000
-    """Ours: bootstraps over contexts, for intervals of m."""
+    """Ours: bootstrap resamples of contexts for intervals of m."""
 
     @property
     def selection(self) -> Selection:
         return Selection(self.examples, self.held_out, self.numeric)
 
     def tiny(self) -> Answers:
-        """The same on embedded data, answered by a small model that is trained here."""
+        """Return the same question on embedded data, with a small model that is trained here."""
         stated = self.data.name.startswith("squad") or self.data.name == "facts-stated"
         system = self.system if isinstance(self.system, Trained) else Trained()
         return replace(
@@ -187,23 +187,23 @@ class Answers(Ranged):
 
 @dataclass(frozen=True)
 class Linear(Ranged):
-    """The paper's linear model: what it memorises over time, and whether each x can be recovered."""
+    """The paper's linear model: memorisation over time, and recovery of x."""
 
     tag: ClassVar[str] = "linear"
 
     sizes: tuple[tuple[int, int], ...] = ((300, 2000), (1000, 1000))
-    """Pairs of samples n and features d, by default those of figure 5."""
+    """Pairs of samples n and features d; those of figure 5 by default."""
     trainings: Annotated[int, AtLeast(1)] = 20
-    """Trainings of each, on samples of its own."""
+    """Number of trainings per size, each on its own samples."""
     per_decade: Annotated[int, AtLeast(1)] = 10
-    """Points of its curves for every factor of ten in time."""
+    """Points of the curves per factor of ten in time."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.sizes or any(samples < 1 or features < 1 for samples, features in self.sizes):
             yield f"sizes is {self.sizes}; it must be pairs of samples and features, each at least 1"
 
     def tiny(self) -> Linear:
-        """The same with few small models; the larger one of samples and features stays the larger one."""
+        """Return the same question with a few small models; samples and features keep their order."""
         sizes = []
         for samples, features in self.sizes:
             largest = max(samples, features)
@@ -213,14 +213,14 @@ class Linear(Ranged):
 
 @dataclass(frozen=True)
 class PrivateLinear(Ranged):
-    """The paper's linear model, a small one that is trained with differential privacy."""
+    """A small version of the paper's linear model, trained with differential privacy."""
 
     tag: ClassVar[str] = "private"
 
     epsilons: tuple[Epsilon, ...] = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-    """The epsilons of differential privacy."""
+    """Epsilons of differential privacy."""
     trainings: Annotated[int, AtLeast(1)] = 1000
-    """Trainings at each epsilon."""
+    """Number of trainings per epsilon."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.epsilons:
@@ -230,7 +230,7 @@ class PrivateLinear(Ranged):
         return (OPACUS,)
 
     def tiny(self) -> PrivateLinear:
-        """The same with two epsilons and few trainings."""
+        """Return the same question with two epsilons and few trainings."""
         return PrivateLinear(self.epsilons[:2], min(self.trainings, 20))
 
 
@@ -239,16 +239,16 @@ Question = Answers | Linear | PrivateLinear
 
 @dataclass(frozen=True)
 class Relational(Ranged):
-    """What is measured: the answers of a language model, or the paper's linear model without or with privacy."""
+    """Configuration: the question, and the seed."""
 
     question: Question = Answers()
-    """What is measured: answers to questions, or a linear model, which needs neither data nor language model."""
+    """Answers of a language model to questions, or the paper's linear model, without or with privacy."""
     seed: Annotated[int, AtLeast(0)] = 0
-    """Ours: the only source of chance."""
+    """Ours: seed of all random numbers."""
 
 
 def _trained_system(config: Relational) -> Trained | None:
-    """The models that are fine-tuned and asked; None if answers are given, or none are asked for."""
+    """Return the models that are fine-tuned here; None if there are none."""
     match config.question:
         case Answers(system=Trained() as system):
             return system
@@ -256,7 +256,7 @@ def _trained_system(config: Relational) -> Trained | None:
 
 
 def given_system(config: Relational) -> Given | None:
-    """The system whose answers are given; None if models are trained here, or no answers are asked for."""
+    """Return the system that was trained elsewhere; None if there is none."""
     match config.question:
         case Answers(system=Given() as system):
             return system
@@ -264,17 +264,17 @@ def given_system(config: Relational) -> Given | None:
 
 
 def is_null(config: Relational) -> bool:
-    """Whether the models that are asked were trained here with nothing to memorise."""
+    """Return whether the models were trained on redrawn answers, so that nothing can be memorised."""
     system = _trained_system(config)
     return system is not None and system.relation == "redrawn"
 
 
 @dataclass(frozen=True)
 class About:
-    """What the summary needs to know of the run besides the tables.
+    """Facts about a run for its summary.
 
-    The decisive m is that of these `questions`: numeric where digits are taken out of contexts. `epsilon` is that of
-    differential privacy; None without. `cell` is the column of the paper's table 2 that the run repeats; empty for
+    questions: the questions of the decisive m, numeric if digits are removed from contexts. epsilon: that of
+    differential privacy; None without. cell: the column of table 2 in the paper that the run reproduces; empty for
     none.
     """
 
@@ -282,6 +282,6 @@ class About:
     epsilon: float | None = None
     cell: str = ""
     copies: CopyCount = CopyCount()
-    """The exact copies among the questions that are asked."""
+    """Exact copies among the questions."""
     chance: float | None = None
-    """The accuracy of the best constant answer to the held-out questions that decide; None if no question is asked."""
+    """Accuracy of the best constant answer to the decisive held-out questions; None without questions."""

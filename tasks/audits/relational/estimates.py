@@ -1,10 +1,10 @@
-"""Shares of questions answered rightly, with intervals over contexts, and the entropy of answers.
+"""Shares of correct answers with intervals over contexts, and the entropy of answers.
 
-Questions of one context share what the model knows of it, so contexts are the independent units: whole contexts are
-drawn with replacement. Where nothing, or everything, is answered rightly, draws do not vary and an interval of theirs
-would have no width. As Agresti & Caffo 2000 do for the difference of two proportions, a part is therefore given one
-context that is answered rightly and one that is not, both of mean size, before it is resampled; estimates are of the
-questions alone. The entropy turns m into nats of memorised information.
+Contexts are the unit of replication, because a model's knowledge of a context helps with all its questions: the
+bootstrap draws whole contexts with replacement. If all answers, or none, are correct, resamples do not vary and an
+interval would have no width. As in Agresti & Caffo 2000 for the difference of two proportions, each part therefore
+gains one correct and one wrong context of mean size before it is resampled; estimates use only the questions. The
+entropy converts m to nats of memorised information.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from tasks.numerics import seeds
 
 Array = NDArray[np.float64]
 LEVEL = 0.95
-DRAWN_AT_ONCE = 4_000_000  # weights of contexts in memory at a time
+DRAWN_AT_ONCE = 4_000_000  # weights of contexts in memory at once
 
 
 @dataclass(frozen=True, eq=False)
 class ContextSums:
-    """The questions of one part of the data, summed by their contexts.
+    """The scores of one part of the data, summed by context.
 
-    `sums` (contexts, columns) are sums of scores in [0, 1], one column for each thing that is scored; `counts`
-    (contexts,) are numbers of questions.
+    `sums` (contexts, columns) are sums of scores in [0, 1], with a column per score; `counts` (contexts,) are numbers
+    of questions.
     """
 
     sums: Array
@@ -38,13 +38,13 @@ class ContextSums:
 
     @property
     def means(self) -> Array:
-        """The mean score of a question, (columns,); NaN where there is no question."""
+        """Mean score per question, (columns,); NaN without questions."""
         with np.errstate(invalid="ignore"):
             return np.asarray(self.sums.sum(axis=0) / self.counts.sum())
 
 
 def sum_by_context(scores: Array, contexts: NDArray[np.integer]) -> ContextSums:
-    """Scores (questions, columns) in [0, 1], by their contexts (questions,), which are numbers of any kind."""
+    """Sum scores (questions, columns) in [0, 1] by context; `contexts` (questions,) holds context numbers."""
     _, places = np.unique(contexts, return_inverse=True)
     count = int(places.max()) + 1 if len(places) else 0
     sums = np.zeros((count, scores.shape[1]))
@@ -52,11 +52,13 @@ def sum_by_context(scores: Array, contexts: NDArray[np.integer]) -> ContextSums:
     return ContextSums(sums, np.bincount(places, minlength=count).astype(np.float64))
 
 
-def bootstrap_means(of: ContextSums, resamples: int, rng: np.random.Generator) -> Array:
-    """Means of resampled contexts, (resamples, columns)."""
-    size = of.counts.mean()
-    sums = np.vstack([of.sums, np.full(of.sums.shape[1], size), np.zeros(of.sums.shape[1])])
-    counts = np.append(of.counts, [size, size])
+def bootstrap_means(context_sums: ContextSums, resamples: int, rng: np.random.Generator) -> Array:
+    """Return means over resampled contexts, (resamples, columns)."""
+    size = context_sums.counts.mean()
+    sums = np.vstack(
+        [context_sums.sums, np.full(context_sums.sums.shape[1], size), np.zeros(context_sums.sums.shape[1])]
+    )
+    counts = np.append(context_sums.counts, [size, size])
     contexts = len(counts)
     means = np.empty((resamples, sums.shape[1]))
     step = max(1, DRAWN_AT_ONCE // contexts)
@@ -69,7 +71,7 @@ def bootstrap_means(of: ContextSums, resamples: int, rng: np.random.Generator) -
 
 @dataclass(frozen=True)
 class Contrast:
-    """The scores of one column on both parts, their difference, and its one-tailed p-value; None where undefined."""
+    """One score on both parts, their difference, and its one-tailed p-value; None if undefined."""
 
     train: Estimate
     validation: Estimate
@@ -78,48 +80,48 @@ class Contrast:
 
 
 def contrasts(train: ContextSums, validation: ContextSums, resamples: int, seed: int) -> list[Contrast]:
-    """Each column's mean on the training and the validation part, and the first less the second.
+    """Contrast the mean of each column on the training part with that on the validation part.
 
-    Intervals are percentiles of the resampled contexts, which always hold the estimate; n counts contexts. The p-value
-    is that of a difference above 0: the share of resampled differences at or below 0, (k + 1) / (resamples + 1), so
-    that it is below 0.025 where the interval lies above 0. Nothing is estimated of a part without questions.
+    Intervals are bootstrap percentiles over contexts, widened to contain the estimate; n counts contexts. The p-value
+    of a difference above 0 is the share of resampled differences at or below 0, (k + 1) / (resamples + 1), so it is
+    below 0.025 if the interval is above 0. Without questions in a part, all estimates are None.
     """
     columns = train.sums.shape[1]
     parts = (train, validation)
-    sizes = [len(each.counts) for each in parts]
+    sizes = [len(part.counts) for part in parts]
     if not all(sizes):
         nothing = [Estimate(None, None, None, size) for size in sizes]
         return [Contrast(nothing[0], nothing[1], Estimate(None, None, None, sum(sizes)), None)] * columns
     rngs = [seeds.generator(seed, "contexts", name) for name in ("train", "validation")]
-    drawn = [bootstrap_means(each, resamples, rng) for each, rng in zip(parts, rngs, strict=True)]
-    means = [each.means for each in parts]
-    found = []
+    resampled = [bootstrap_means(part, resamples, rng) for part, rng in zip(parts, rngs, strict=True)]
+    means = [part.means for part in parts]
+    results = []
     for column in range(columns):
         sides = [
             estimate(mean[column], draws[:, column], size)
-            for mean, draws, size in zip(means, drawn, sizes, strict=True)
+            for mean, draws, size in zip(means, resampled, sizes, strict=True)
         ]
-        differences = drawn[0][:, column] - drawn[1][:, column]
+        differences = resampled[0][:, column] - resampled[1][:, column]
         difference = estimate(means[0][column] - means[1][column], differences, sum(sizes))
         p_value = (int((differences <= 0).sum()) + 1) / (resamples + 1)
-        found.append(Contrast(sides[0], sides[1], difference, p_value))
-    return found
+        results.append(Contrast(sides[0], sides[1], difference, p_value))
+    return results
 
 
 def estimate(value: float, draws: Array, n: int) -> Estimate:
-    """The value with the central interval of its draws, widened to hold the value."""
+    """Return the value with the central interval of its draws, widened to contain the value."""
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(float(value), float(min(low, value)), float(max(high, value)), n)
 
 
-ENOUGH = 10.0  # samples for each of exp(H) equally likely answers: "n exp(-H) >> 1" in the paper's assumption 6
+ENOUGH = 10.0  # samples per equally likely answer, of exp(H): "n exp(-H) >> 1" in assumption 6 of the paper
 
 
 def entropy(answers: Sequence[Hashable]) -> float | None:
-    """The empirical entropy H(X) of answers in nats; None where there are too few of them to estimate it.
+    """Return the empirical entropy H(X) of answers in nats; None if there are too few answers.
 
-    An empirical entropy is at most log n, whatever the true one: where n exp(-H) is below ENOUGH, most answers occur
-    too rarely for it to mean anything. Bombari et al. 2022, assumptions 2 and 6 of section 4.
+    An empirical entropy is at most log n, whatever the true one. If n exp(-H) is below ENOUGH, most answers are too
+    rare for an estimate. Bombari et al. 2022, assumptions 2 and 6 of section 4.
     """
     n = len(answers)
     if not n:

@@ -1,4 +1,4 @@
-"""Answers that evade corrupted contexts: their shares in either part, and how large a memory they may hide."""
+"""Answers that evade questions on corrupted contexts: their shares, and the memory that they can hide."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from dataclasses import dataclass
 from tasks.audits.relational.measures.evasions import FEW_TEXTS, ONE_TEXT, OTHER_KIND, PARTS, RIGHT, UNANSWERED
 from tasks.contract.summaries import Rows, p_in_words, row_name
 
-# Of a part's answers to corrupted contexts:
-MOST_OTHER_KIND = 0.95  # that are not of the kind of the reference answers; with 0.9, 5 of 32 trained readers had more
-MOST_FIXED = 0.9  # that are one text, above its share of the reference answers; 32 trained readers reached 0.86
-FEW_RIGHT = 0.005  # p-value below which a part has fewer right answers than the best constant
-UNEVEN = 1.96  # standard errors by which one part may be evaded more than the other
+# Shares of the answers to the corrupted contexts of a part:
+MOST_OTHER_KIND = 0.95  # not of the kind of the reference answers; 5 of 32 trained readers exceeded 0.9
+MOST_FIXED = 0.9  # one text, above its share of the reference answers; 32 trained readers reached 0.86
+FEW_RIGHT = 0.005  # p-value below which a part has fewer correct answers than the best constant
+UNEVEN = 1.96  # tolerated difference between the parts, in standard errors
 
 
 @dataclass(frozen=True)
 class Evasion:
-    """Shares of a part's `questions`, by their answers to corrupted contexts.
+    """Shares of the `questions` of a part, by their answers to corrupted contexts.
 
-    `other_kind` are not of the kind of the reference answers, the `unanswered` among them. `one_text` and `few_texts`
-    are the shares of the commonest remaining answers, above their shares of the reference answers. `right` is a share
-    of the answers of the kind, and `p_value` tests whether it is smaller than that of the best constant, `constant`.
+    `other_kind` are answers that are not of the kind of the reference answers, including the `unanswered` ones.
+    `one_text` and `few_texts` are the shares of the most common remaining answers above their shares of the reference
+    answers. `right` is the share of correct answers among those of the kind, and `p_value` tests whether it is smaller
+    than the share `constant` of the best constant answer.
     """
 
     questions: int
@@ -36,7 +37,7 @@ class Evasion:
 
     @property
     def evaded(self) -> float:
-        """The share that may hide a memory: answers of another kind, and a few texts instead of many."""
+        """The share that can hide memory: answers of another kind, and the excess of a few texts."""
         return min(1.0, self.other_kind + max(0.0, self.few_texts))
 
     @property
@@ -45,21 +46,21 @@ class Evasion:
 
 
 def read_evasions(rows: Rows) -> Iterator[Evasion]:
-    """The evasions of both parts; none unless answers were sent."""
+    """Yield the evasions of both parts; none unless answers were returned."""
     for split in PARTS:
         shares = [rows.get(row_name(metric, split=split, contexts="corrupted")) for metric in SHARES]
-        present = [each for each in shares if each is not None and each["estimate"] is not None]
+        present = [row for row in shares if row is not None and row["estimate"] is not None]
         right = rows.get(row_name(RIGHT, split=split, contexts="corrupted"))
         if right is None or len(present) < len(SHARES):
             continue
-        other_kind, unanswered, one_text, few_texts = (each["estimate"] for each in present)
+        other_kind, unanswered, one_text, few_texts = (row["estimate"] for row in present)
         yield Evasion(
             questions=present[0]["n"],
             other_kind=other_kind,
             unanswered=unanswered,
             one_text=one_text,
             few_texts=few_texts,
-            right=right["estimate"] or 0.0,  # without an answer of the kind there is no share
+            right=right["estimate"] or 0.0,  # None without an answer of the kind
             constant=right["null"],
             p_value=right["p_value"],
         )
@@ -69,10 +70,11 @@ SHARES = (OTHER_KIND, UNANSWERED, ONE_TEXT, FEW_TEXTS)
 
 
 def upper_limit(high: float, evasions: Sequence[Evasion]) -> float:
-    """The upper limit of relational m if the evaded questions were answered as the others are.
+    """Return the upper limit of relational m if evaded questions were answered like the others.
 
-    high / (1 - the larger evaded share), plus the difference if training questions are evaded significantly more often
-    than held-out ones: an owner who recognises training questions may evade the remembered ones.
+    high / (1 - the larger evaded share), plus the difference of the shares if training questions are evaded
+    significantly more often than held-out ones: an owner who recognises training questions may evade the remembered
+    ones.
     """
     if not evasions:
         return high
@@ -82,7 +84,7 @@ def upper_limit(high: float, evasions: Sequence[Evasion]) -> float:
 
 
 def _uneven_share(train: Evasion, held_out: Evasion) -> float:
-    """The difference of the evaded shares; 0 unless that of training questions is UNEVEN standard errors larger."""
+    """Return the difference of the evaded shares; 0 unless it exceeds UNEVEN standard errors."""
     difference = train.evaded - held_out.evaded
     variance = 0.0
     for part in (train, held_out):
@@ -91,17 +93,17 @@ def _uneven_share(train: Evasion, held_out: Evasion) -> float:
 
 
 def describe_other_kind(evasion: Evasion) -> str:
-    """The share of answers of another kind, and the empty ones among them."""
-    some = f"{100 * evasion.other_kind:.0f} % of the answers are not of the kind of the reference answers"
+    """Describe the share of answers of another kind, and of empty ones among them."""
+    sentence = f"{100 * evasion.other_kind:.0f} % of the answers are not of the kind of the reference answers"
     if not evasion.unanswered:
-        return some
-    return f"{some} ({100 * evasion.unanswered:.0f} % are empty)"
+        return sentence
+    return f"{sentence} ({100 * evasion.unanswered:.0f} % are empty)"
 
 
 def describe_few_right(evasion: Evasion) -> str:
-    """The right answers of a part compared with those of the best constant."""
+    """Compare the correct answers of a part with those of the best constant answer."""
     answers = round(evasion.questions * (1 - evasion.other_kind))
     return (
-        f"of {answers:,} answers to corrupted contexts {100 * evasion.right:.1f} % are right, fewer than the "
-        f"{100 * evasion.constant:.1f} % of the best constant ({p_in_words(evasion.p_value)})"
+        f"{100 * evasion.right:.1f} % of {answers:,} answers to corrupted contexts are correct, fewer than the "
+        f"{100 * evasion.constant:.1f} % of the best constant answer ({p_in_words(evasion.p_value)})"
     )

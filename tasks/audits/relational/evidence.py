@@ -1,8 +1,8 @@
-"""The evidence in a summary: the rows and shares that the answer rests on.
+"""The evidence in a summary: the rows and shares that decide the answer.
 
-The decisive row was chosen beforehand: relational m by exact match after the last epoch, where the first gold answer
-alone counts on both parts. If digits are taken out of contexts, it is that of the questions with a numeric answer;
-others can still be read in what is left.
+The decisive row was fixed in advance: relational m by exact match after the last epoch, with only the first gold answer
+on both parts. If digits are removed from contexts, only questions with a numeric answer count; other answers remain in
+the context.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from tasks.contract.summaries import Name, Row, Rows, index_rows, row_name, sele
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the answer rests on.
+    """Evidence for the answer.
 
-    `m` is the summary row of relational m, by its (metric, setting) `name`. `r` are the shares of questions answered
-    correctly on corrupted contexts by part, `s` that of training questions on whole contexts. `evasions` are of the
-    training and the held-out part; empty unless answers were sent. `commonest` is the share of the commonest answer
-    to the corrupted contexts of a part, above its share of the reference answers. `silence` is how many more of the
-    held-out questions go unanswered on corrupted contexts than on whole ones. `published` is m with all gold answers,
-    None if it does not differ. `repeats` is None if no question was asked twice. `corruption` says what was taken out
-    of the contexts.
+    name, m: the (metric, setting) and the summary row of relational m.
+    r, s: shares of correct answers, on corrupted contexts by part, and on whole contexts of training questions.
+    evasions: of the training and the held-out part; empty unless answers were returned.
+    commonest: share of the most common answer to the corrupted contexts of a part, above its share of the reference
+    answers.
+    silence: increase of the share of unanswered held-out questions if contexts are corrupted.
+    published: m with all gold answers; None if it does not differ.
+    repeats: None if no question was repeated.
+    corruption: the part of the contexts that was removed.
     """
 
     name: Name
@@ -47,7 +49,7 @@ class Evidence:
 
     @property
     def other_kind(self) -> Evasion | None:
-        """The part with more answers of another kind."""
+        """The part with the larger share of answers of another kind."""
         return max(self.evasions, key=lambda evasion: evasion.other_kind, default=None)
 
     @property
@@ -56,36 +58,36 @@ class Evidence:
 
     @property
     def few_right(self) -> Evasion | None:
-        """The part whose right answers are significantly fewer than those of the best constant, if there is one."""
+        """The part with significantly fewer correct answers than the best constant answer; None if there is none."""
         parts = [evasion for evasion in self.evasions if evasion.has_few_right]
         return min(parts, key=lambda evasion: evasion.p_value, default=None)
 
     @property
     def upper(self) -> float:
-        """The upper limit of relational m if the evaded questions were answered as the others are.
+        """The upper limit of relational m if evaded questions were answered like the others, by `upper_limit`.
 
-        The formula is that of `upper_limit`; it is the upper end of the interval unless answers were sent.
+        It is the upper end of the interval unless answers were returned.
         """
         return upper_limit(float(self.m["high"]), self.evasions)
 
     @property
     def is_negative(self) -> bool:
-        """Whether answers were sent that are worse on training questions, so that remembered ones may be evaded."""
+        """Whether returned answers are worse on training questions, which may be due to evasion."""
         return bool(self.evasions) and self.m["high"] < 0
 
 
 def decisive_name(metric: str, questions: str, golds: str = "one", **more: str) -> Name:
-    """The name of the decisive row, or of one beside it."""
+    """Return the name of the decisive row, or of another metric with the same setting."""
     return row_name(metric, at="end", golds=golds, questions=questions, score="exact match", **more)
 
 
 def question_subsets(question: Answers) -> tuple[str, ...]:
-    """The questions that the answer rests on, best first."""
+    """Return the subsets of questions that may decide, in order of preference."""
     return ("numeric", "all") if question.corruption.tag == "digits" else ("all", "numeric")
 
 
 def decisive_questions(config: Relational, rows: Rows) -> str | None:
-    """The first of these subsets that was measured; None if none was."""
+    """Return the first subset that was measured; None if none was."""
     if not isinstance(config.question, Answers):
         return None
     subsets = question_subsets(config.question)
@@ -93,7 +95,7 @@ def decisive_questions(config: Relational, rows: Rows) -> str | None:
 
 
 def read_evidence(config: Relational, summary: pa.Table) -> Evidence | None:
-    """The evidence in a summary; None if no question was answered on both parts."""
+    """Read the evidence from a summary; None if no question was answered on both parts."""
     rows = index_rows(summary)
     questions = decisive_questions(config, rows)
     if questions is None or not isinstance(config.question, Answers):
@@ -119,7 +121,7 @@ def read_evidence(config: Relational, summary: pa.Table) -> Evidence | None:
 
 
 def _published_m(rows: Rows, questions: str) -> float | None:
-    """m with all gold answers; None if it was not measured or does not differ from m with the first one."""
+    """Return m with all gold answers; None if it is missing or equals m with the first one."""
     row = rows.get(decisive_name("m", questions, golds="all"))
     if row is None or row["estimate"] == rows[decisive_name("m", questions)]["estimate"]:
         return None
@@ -127,7 +129,7 @@ def _published_m(rows: Rows, questions: str) -> float | None:
 
 
 def _excess_silence(rows: Rows) -> float:
-    """The share of held-out questions without an answer on corrupted contexts, less that on whole ones."""
+    """Return the share of unanswered held-out questions on corrupted contexts, minus that on whole ones."""
     unanswered = [rows.get(row_name("unanswered", contexts=contexts)) for contexts in ("corrupted", "whole")]
     shares = [row["estimate"] for row in unanswered if row is not None and row["estimate"] is not None]
     return float(shares[0] - shares[1]) if len(shares) == 2 else 0.0

@@ -1,63 +1,127 @@
-"""The audit's answer for readers without a machine-learning background, and its symbols explained."""
+"""The answer for readers without a machine-learning background, and the symbols of the audit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tasks.audits.relational.config import Relational, is_null
+from tasks.audits.relational.config import Relational, given_system, is_null
 from tasks.audits.relational.evidence import Evidence
 from tasks.contract.certificate import Boundary, NumberLine, line_of, number_per_hundred
 
 SYMBOLS: Mapping[str, str] = {
-    "m": "relational memorization: the share of hidden answers that are given of training questions, minus that of "
-    "held-out ones",
-    "relational m": "m without what is answered because it is common",
-    "r": "the share of questions answered rightly from contexts without the answer",
-    "s": "the share of questions answered rightly from whole contexts",
+    "m": "relational memorization: share of hidden answers that are given to training questions, minus that share for "
+    "held-out questions",
+    "relational m": "m without answers that are merely common",
+    "r": "share of correct answers on contexts without the answer",
+    "s": "share of correct answers on whole contexts",
     "mem": "m times the entropy of the answers, in nats",
-    "golds": "against how many of the answers that count as right: the first one, or all",
-    "H(X)": "the entropy of the hidden answers, in nats",
-    "epsilon": "the bound of differential privacy",
+    "golds": "number of reference answers that count: the first one, or all",
+    "H(X)": "entropy of the hidden answers, in nats",
+    "epsilon": "bound of differential privacy",
 }
-ASKED = "Does a model that answers questions know answers by heart from its training texts, instead of reading them?"
+ASKED = "Does the model know answers from its training texts by heart, instead of reading them?"
 NOTICE_OF_NULL = (
-    "This is a null: in training every question had the answer of another, of another one in every epoch, so that no "
-    "answer could be memorised. "
+    "This is a control run: training replaced every answer by that of another question, newly drawn in every epoch, so "
+    "that the model could not memorise any answer. "
 )
 
 REMOVE_ANSWERS = (
-    "Treat the answers in the training texts as disclosed to whoever can ask the model.",
-    "Take them out of the texts, or train for fewer epochs or with differential privacy, and audit again.",
+    "Treat the answers in the training texts as disclosed to everyone who can query the model.",
+    "Remove them from the texts, or train for fewer epochs or with differential privacy, then audit again.",
 )
-OTHER_QUESTIONS = ("Keep this page with the files that it names; ask other questions of the same texts, too.",)
-MORE_QUESTIONS = ("Ask more questions (examples=0, held_out=0), or train more replicates.",)
+OTHER_QUESTIONS = ("Keep this page with the files that it names. Also audit other questions about the same texts.",)
+MORE_QUESTIONS = ("Audit with more questions (examples=0, held_out=0), or with more trainings (replicates=5).",)
 BEST_GUESSES = (
-    "Ask for a system that answers every question by its best guess, also where the text does not hold the answer: "
-    "without instructions or filters that make it refuse.",
+    "Ask the owner for a system that gives its best guess for every question, even if the text does not contain the "
+    "answer, without instructions or filters that make it refuse.",
 )
-ONE_FILE = ("Ask for one file, of what one system says of every question, and audit that.",)
+MORE_TRAINING = ("Train for more epochs or with a larger model: this model gives one answer to almost every question.",)
+ONE_FILE = ("Ask the owner for one file with the answers of one system to every question, and audit that file.",)
+
+
+def advise_best_guesses(config: Relational, _evidence: Evidence | None) -> tuple[str, ...]:
+    """Advise on a system that does not attempt the questions."""
+    if given_system(config) is None:
+        return MORE_TRAINING
+    return BEST_GUESSES
 
 
 def explain_share(_config: Relational, evidence: Evidence) -> str:
-    """m in words that need no statistics."""
+    """Explain m as a number of questions in 100."""
     m = evidence.m
+    train, held_out = (number_per_hundred(evidence.r[part]) for part in ("train", "validation"))
     share, low, high = (number_per_hundred(value) for value in (abs(m["estimate"]), m["low"], m["high"]))
+    direction = "fewer" if m["estimate"] < 0 else "more"
     return (
-        "With the answers taken out of the texts, the share of answers that the model still gives is "
-        f"{share} percentage points {'higher' if m['estimate'] >= 0 else 'lower'} for texts that it was trained "
-        f"on than for others (95 % interval {low} to {high} percentage points; 0 where nothing is memorised)."
+        "We removed the answers from the texts and asked again. The model still answered "
+        f"{train} of 100 questions about texts that it was trained on, and {held_out} of 100 about other texts. "
+        f"After correction for common answers, it gives {share} {direction} answers in 100 about its training texts "
+        f"(95 % interval: {low} to {high}; 0 would mean no memory)."
+    )
+
+
+def explain_limit(config: Relational, evidence: Evidence) -> str:
+    """Explain m if it is too small to matter."""
+    limit = number_per_hundred(evidence.negligible)
+    return f"{explain_share(config, evidence)} Memory of {limit} or more in 100 answers would have been detected."
+
+
+def explain_small_share(config: Relational, evidence: Evidence) -> str:
+    limit = number_per_hundred(evidence.negligible)
+    return f"{explain_share(config, evidence)} This is some memory, but less than the {limit} in 100 that matter."
+
+
+def explain_open_share(config: Relational, evidence: Evidence) -> str:
+    return f"{explain_share(config, evidence)} This is not sufficient for an answer in either direction."
+
+
+def explain_refusals(_config: Relational, _evidence: Evidence) -> str:
+    return (
+        "Where the text no longer contained the answer, the system did not attempt one. A system that stays silent can "
+        "know the answers by heart, so this audit cannot judge it."
+    )
+
+
+def explain_one_text(_config: Relational, evidence: Evidence) -> str:
+    share = number_per_hundred(evidence.one_text)
+    return (
+        f"Where the text no longer contained the answer, the system gave the same answer to at least {share} of 100 "
+        "questions. A fixed answer shows nothing about its memory."
+    )
+
+
+def explain_poor_guesses(_config: Relational, _evidence: Evidence) -> str:
+    return (
+        "Where the text no longer contained the answer, the system was correct less often than by always giving the "
+        "most common answer. It does not attempt the questions, so this audit cannot judge it."
+    )
+
+
+def explain_negative_share(_config: Relational, _evidence: Evidence) -> str:
+    return (
+        "The system answered questions about its training texts worse than questions about other texts. A system "
+        "that treats all texts equally does not, so its answers may have been altered."
+    )
+
+
+def explain_two_answers(_config: Relational, evidence: Evidence) -> str:
+    repeats = evidence.repeats
+    if repeats is None:
+        return "The answers could not be checked for consistency, so they may not come from a single system."
+    return (
+        f"The system received {repeats.n} questions twice and answered {repeats.differing} of them differently, so the "
+        "answers may be random or altered."
     )
 
 
 def draw_share(config: Relational, evidence: Evidence) -> NumberLine | None:
-    """m on a line."""
-    label = (
-        "more hidden answers given of texts that were trained on"
-        if is_null(config)
-        else "hidden answers given from memory"
-    )
-    boundaries = (
-        Boundary(0.0, "memorised if the whole interval lies above"),
-        Boundary(evidence.negligible, "not detected only if the whole interval lies below", clears=True),
-    )
-    return line_of(evidence.m, f"{label}, as a share (relational m)", boundaries=boundaries)
+    """Draw m in answers per 100."""
+    scaled = dict(evidence.m)
+    for name in ("estimate", "low", "high"):
+        if scaled[name] is not None:
+            scaled[name] = 100 * scaled[name]
+    label = "answers in 100 that the model gives from memory"
+    if is_null(config):
+        label = "answers in 100 that the model gives more often about its training texts"
+    words = "memorised if the whole interval is above, not detected only if it is below"
+    return line_of(scaled, label, boundaries=(Boundary(100 * evidence.negligible, words, clears=True),))

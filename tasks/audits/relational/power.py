@@ -1,4 +1,4 @@
-"""How often the audit finds that a stated share of the answers is remembered: m is an average over contexts."""
+"""The detection rate of the audit for a stated share of memorised answers."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from tasks.audits.relational.config import Answers, Relational
 from tasks.audits.relational.trainings import asked_questions
 from tasks.contract.power import GOAL, Power, mean_rate, smallest_size
 
-SHARE = 0.1  # of the training questions, whose answer is known by memory alone
-GUESSED = 0.1  # of the answers that are guessed without a context
+SHARE = 0.1  # of the training answers, known only from memory
+GUESSED = 0.1  # of the answers, guessed without a context
 
 
 def power(config: Relational) -> Iterator[Power]:
-    """How often a share of SHARE of the training questions is found."""
+    """Yield the detection rate if SHARE of the training answers is memorised."""
     question = config.question
     if not isinstance(question, Answers):
         return
-    chosen = asked_questions(question, config.seed)
-    asked, held_out = (len(chosen[name]) for name in ("train", "validation"))
+    questions_by_part = asked_questions(question, config.seed)
+    training, held_out = (len(questions_by_part[name]) for name in ("train", "validation"))
 
     def rate(size: int) -> float:
-        own, other = GUESSED + SHARE, GUESSED
-        error = (own * (1 - own) / size + other * (1 - other) / (held_out * size / asked)) ** 0.5
+        train_rate = GUESSED + SHARE
+        held_out_rate = GUESSED
+        error = (
+            train_rate * (1 - train_rate) / size + held_out_rate * (1 - held_out_rate) / (held_out * size / training)
+        ) ** 0.5
         return mean_rate(SHARE - question.negligible, error)
 
-    enough = smallest_size(asked, 1, lambda size: rate(size) >= GOAL, factor=1.05)
-    more = "" if enough is None else f"ask {enough:,} training questions, and more held-out ones in proportion"
-    yield Power(f"a tenth of {asked:,} answers remembered ({held_out:,} questions held out)", rate(asked), more)
+    enough = smallest_size(training, 1, lambda size: rate(size) >= GOAL, factor=1.05)
+    advice = "" if enough is None else f"ask {enough:,} training questions, and more held-out ones in proportion"
+    yield Power(f"a tenth of {training:,} answers memorised ({held_out:,} questions held out)", rate(training), advice)

@@ -1,7 +1,7 @@
-"""The paper's tables and figures with the numbers that it prints, a few settings of our own, and the situations.
+"""The presets, with the tables and figures of the paper and their numbers, and the questions of `engram ask`.
 
-Bombari et al. 2022, table 2, in shares. NumNet+'s m of exact match is printed as 4.2, and its r as 35.8 and 31.5, which
-is 4.3. The epoch is not given; here it is that of the best success on held-out questions.
+Bombari et al. 2022, table 2, as shares. The paper prints an exact-match m of 4.2 for NumNet+ but an r of 35.8 and 31.5,
+a difference of 4.3. It does not state the epoch; here it is the one with the best accuracy on held-out questions.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from tasks.language_models.tuning_config import Reading
 from tasks.question_answering.predictions import Predictions
 from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 
-SQUAD, DROP = Dataset("squad"), Dataset("drop")
+SQUAD = Dataset("squad")
+DROP = Dataset("drop")
 
 
-def _train_t5(epochs: int, reading: Reading = T5_SMALL, every: int = 1) -> Trained:
-    """The published training on questions, for this many epochs."""
-    return Trained(reading, replace(PUBLISHED_TUNING, epochs=epochs), every=every)
+def _train_t5(epochs: int, reading: Reading = T5_SMALL, evaluation_interval: int = 1) -> Trained:
+    """Return the published training on questions, with this number of epochs."""
+    return Trained(reading, replace(PUBLISHED_TUNING, epochs=epochs), evaluation_interval=evaluation_interval)
 
 
 def _ask_drop(system: Trained | Given) -> Relational:
@@ -47,13 +48,13 @@ def _ask_facts(system: Trained, data: str = "facts", examples: int = 600, held_o
 
 
 TABLE_2_SQUAD = Relational(Answers(SQUAD, system=_train_t5(20)))
-# The predictions of NumNet+, which is trained elsewhere: a folder of this name, here or in ENGRAM_DATA.
+# The predictions of NumNet+, trained elsewhere: a folder of this name, here or in ENGRAM_DATA.
 TABLE_2_DROP = _ask_drop(Given(Predictions("numnet")))
 TINY_T5 = Trained(
     Reading(LanguageModel("tiny-t5"), 128),
     QuestionTuning(epochs=40, batch=16, dropout=0.1, privacy=LinkedTraining(10)),
     replicates=2,
-    every=10,
+    evaluation_interval=10,
     answer_length=8,
 )
 QUICKSTART = _ask_facts(TINY_T5)
@@ -61,7 +62,7 @@ SMALLEST_T5 = replace(
     TINY_T5,
     reading=Reading(LanguageModel("tiny-t5#16x1"), 128),
     tuning=replace(TINY_T5.tuning, epochs=2, privacy=LinkedTraining(1)),
-    every=1,
+    evaluation_interval=1,
 )
 SMOKE = Relational(Answers(Dataset("facts"), examples=60, held_out=60, system=SMALLEST_T5, resamples=200))
 EPSILONS = (100.0, 10.0, 1.0)
@@ -76,7 +77,10 @@ PRESETS: Mapping[str, Relational | tuple[Relational, ...]] = {
     "null": _ask_facts(replace(TINY_T5, relation="redrawn")),
     "stated": _ask_facts(TINY_T5, "facts-stated"),
     "smoke": SMOKE,
-    "table1": (_ask_drop(_train_t5(30, every=0)), Relational(Answers(SQUAD, system=_train_t5(20, every=0)))),
+    "table1": (
+        _ask_drop(_train_t5(30, evaluation_interval=0)),
+        Relational(Answers(SQUAD, system=_train_t5(20, evaluation_interval=0))),
+    ),
     "table2_squad": TABLE_2_SQUAD,
     "table2_drop": TABLE_2_DROP,
     "figure1": Relational(Linear(sizes=((1000, 1000),))),
@@ -92,28 +96,28 @@ PRESETS: Mapping[str, Relational | tuple[Relational, ...]] = {
     ),
 }
 
-# What each repeats: a part of the paper, or a setting of ours.
+# The source of each preset: the paper, or ours.
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: 600 embedded facts, a tiny T5",
-    "null": "ours: quickstart with the answer of another question in every epoch",
-    "stated": "ours: quickstart on facts whose answers stand in their contexts",
+    "null": "ours: quickstart, trained on the answers of other questions",
+    "stated": "ours: quickstart on facts whose contexts state the answers",
     "smoke": "ours: 60 facts, 2 epochs",
     "table1": "Table 1: examples of answers, DROP and SQuAD",
     "table2_squad": "Table 2: T5-small on SQuAD",
-    "table2_drop": "Table 2: NumNet+ on DROP, by its predictions",
+    "table2_drop": "Table 2: predictions of NumNet+ on DROP",
     "figure1": "Figure 1: the linear model",
     "figure2": "Figure 2: T5-small on DROP over 30 epochs",
     "figure3": "Figure 3: the same over 100 epochs",
     "figure4": "Figure 4: T5-base on DROP",
-    "figure5": "Figure 5: the linear model of two sizes",
-    "linear-null": "ours: a linear model with more samples than features, which memorises nothing",
+    "figure5": "Figure 5: the linear model in two sizes",
+    "linear-null": "ours: a linear model with more samples than features, without memorisation",
     "linear-private": "ours: a small linear model at several epsilons",
     "private": "ours: the sequence model at several epsilons",
 }
 
 
 def tiny(config: Relational) -> Relational:
-    """The same audit on embedded data with a small model, in seconds."""
+    """Return a version of the audit on embedded data with a small model that runs in seconds."""
     return replace(config, question=config.question.tiny())
 
 
@@ -127,7 +131,7 @@ class PublishedNumbers(NamedTuple):
     m: float
 
 
-# By the column, the questions and the score; all gold answers count.
+# By column, questions and score; all gold answers count.
 TABLE_2: Mapping[str, Mapping[tuple[str, str], PublishedNumbers]] = {
     "T5 on SQuAD": {
         ("numeric", "exact_match"): PublishedNumbers(0.792, 0.840, 0.001, 0.019, -0.018),
@@ -143,17 +147,17 @@ CELLS: Mapping[str, Question] = {"T5 on SQuAD": TABLE_2_SQUAD.question, "NumNet+
 
 
 def published_numbers(cell: str, questions: str, score: str) -> PublishedNumbers | None:
-    """The numbers of this column; None where the paper has none."""
+    """Return the numbers of a column; None if the paper has none."""
     return TABLE_2.get(cell, {}).get((questions, score))
 
 
 def printed_cell(question: Question) -> str:
-    """The column whose data and training the question has, however often it is repeated or asked; empty for none."""
+    """Return the column with the same data and training, whatever the number of replicates; empty for none."""
     return next((name for name, cell in CELLS.items() if published_settings(cell) == published_settings(question)), "")
 
 
 def published_settings(question: Question) -> Question:
-    """The question without what the paper varies or leaves open."""
+    """Return the question without settings that the paper varies or does not state."""
     if not isinstance(question, Answers):
         return question
     data = Dataset(question.data.name)
@@ -166,19 +170,19 @@ def _published_system(system: Trained | Given) -> Trained | Given:
             return replace(
                 system,
                 replicates=1,
-                every=1,
+                evaluation_interval=1,
                 reading=replace(system.reading, model=replace(system.reading.model, digest="")),
                 tuning=replace(
                     system.tuning, epochs=1, privacy=LinkedTraining() if system.tuning.link else system.tuning.privacy
                 ),
             )
         case Given():
-            return replace(system, given=THIRD_PARTY)
+            return replace(system, predictions=THIRD_PARTY)
 
 
 QUESTIONS = Asked(
     "question.data",
-    "Which questions, with their contexts and answers?",
+    "Questions with their contexts and answers?",
     "records:questions.jsonl",
     "facts",
     sets={"question.examples": 0, "question.held_out": 0},
@@ -186,7 +190,7 @@ QUESTIONS = Asked(
 MODEL_FIELD = "question.system.reading.model"
 MODEL = Asked(
     MODEL_FIELD,
-    "Your sequence model, which is fine-tuned on them (or tiny-t5 as a stand-in)?",
+    "Your sequence model, to be fine-tuned on them (or tiny-t5 as a stand-in)?",
     "folder:t5",
     "tiny-t5",
     optional=True,
@@ -202,7 +206,7 @@ SITUATIONS = (
     Situation(
         "model",
         "answer",
-        (Asked(MODEL_FIELD, "The model's folder, which is fine-tuned here?", "folder:t5"), QUESTIONS),
+        (Asked(MODEL_FIELD, "The folder of the model, to be fine-tuned here?", "folder:t5"), QUESTIONS),
         preset="quickstart",
     ),
     Situation(
@@ -210,17 +214,19 @@ SITUATIONS = (
         "answer",
         (
             QUESTIONS,
-            Asked("question.system.given", "The folder of answers (empty: none yet)?", "predictions", optional=True),
+            Asked(
+                "question.system.predictions", "The folder of answers (empty: none yet)?", "predictions", optional=True
+            ),
             Asked(
                 "question.system.secret",
-                "The secret with which questions were handed out (empty: none)?",
+                "The secret of the handed-out questions (empty: none)?",
                 "",
                 optional=True,
             ),
         ),
         preset="quickstart",
         sets={"question.system": "given"},
-        table="question.system.given",
+        table="question.system.predictions",
         secret="question.system.secret",
     ),
 )

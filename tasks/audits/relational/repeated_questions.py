@@ -1,4 +1,4 @@
-"""The questions that were handed out twice: whether one system answered them, and the key of what was handed out."""
+"""Questions that were handed out twice: the consistency of their answers, and the key of the handed-out set."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tasks.audits.relational.measures.repeats import TWICE
 from tasks.contract.summaries import Rows, numerator, read_setting, select_rows
 from tasks.external.causes import ALTERED, list_causes
 
-MOST_TWO_ANSWERS = 0.05  # of the questions that were asked twice
+MOST_TWO_ANSWERS = 0.05  # share of the repeated questions
 GUESSED = (
-    "The order of the questions follows from the run's seed (secret is empty), so an owner who tries seeds could have "
-    "told which ones matter."
+    "The order of the questions follows from the seed of the run (secret is empty), so an owner who tries seeds could "
+    "have recognised the training questions."
 )
 QUESTION_CAUSES = list_causes(
-    "the system samples its answers (its temperature is above 0)", "it remembers earlier questions", ALTERED
+    "the system samples its answers (temperature above 0)", "it remembers earlier questions", ALTERED
 )
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """Of `n` questions that were handed out twice, how many got two answers; `key` begins the SHA-256 of their key."""
+    """Of `n` repeated questions, `differing` received two answers; `key` is the start of the SHA-256 of their key."""
 
     differing: int
     n: int
@@ -41,21 +41,19 @@ def read_repeats(rows: Rows) -> Repeats | None:
 
 
 def describe_repeats(repeats: Repeats | None) -> str:
-    """Why the file is not what one system says."""
+    """Explain why the file may not hold the answers of one system."""
     if repeats is None:
-        return "the questions that were handed out twice could not be checked"
-    return (
-        f"{repeats.differing} of {repeats.n} questions that were handed out twice got two answers ({QUESTION_CAUSES})"
-    )
+        return "repeated questions could not be checked"
+    return f"{repeats.differing} of {repeats.n} repeated questions received two different answers ({QUESTION_CAUSES})"
 
 
 def describe_key(config: Relational, repeats: Repeats | None) -> Iterator[str]:
-    """The key of the questions that were handed out, as the README.txt that the owner got states it."""
+    """Yield the key of the handed-out questions, as stated in the README.txt for the owner."""
     system = given_system(config)
     if system is None:
         return
     if system.is_guessable:
         yield GUESSED
     elif repeats is not None:
-        yield f"The key of the questions that were handed out has a SHA-256 that begins with {repeats.key}."
+        yield f"The SHA-256 of the key of the handed-out questions begins with {repeats.key}."
         yield system.describe_draw()

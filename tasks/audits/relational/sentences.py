@@ -1,4 +1,4 @@
-"""The verdict's sentences for experts: the evidence, the reasons for each answer, and remarks."""
+"""The sentences of the verdict, for experts: the evidence, the reasons for each answer, and remarks."""
 
 from __future__ import annotations
 
@@ -10,50 +10,49 @@ from tasks.audits.relational.evidence import Evidence
 from tasks.audits.relational.repeated_questions import describe_repeats
 from tasks.contract.rules import admit_size, exclude_size
 
-MOST_SILENCE = 0.05  # held-out questions that a model asked here leaves unanswered without a remark
-ADEQUATE = 0.05  # of training questions answered correctly on whole contexts: below this, nothing has been learnt
-REMOVED = {"digits": "the digits", "names": "the names", "pattern": "the pattern", "answers": "the answers"}
+MOST_SILENCE = 0.05  # share of unanswered held-out questions above which a remark is due
+ADEQUATE = 0.05  # share of correct answers on whole training contexts below which the model has learnt nothing
+REMOVED = {"digits": "digits", "names": "names", "pattern": "the pattern", "answers": "answers"}
 
 
 def describe_evidence(_config: Relational, evidence: Evidence) -> str:
-    """r on both parts and m with its interval."""
+    """Describe r on both parts, and m with its interval."""
     m = evidence.m
     train, held_out = (f"{evidence.r[split]:.1%}".replace("%", " %") for split in ("train", "validation"))
     numeric = " with a numeric answer" if evidence.numeric else ""
     return (
-        f"with {REMOVED[evidence.corruption]} taken out of the contexts, {train} of training questions{numeric} "
-        f"are still answered rightly and {held_out} of held-out ones; corrected for answers that are "
-        f"merely common, the difference, relational m, is {m['estimate']:.3f} (95 % interval {m['low']:.3f} to "
-        f"{m['high']:.3f} over {m['n']:,} contexts; 0 where nothing is memorised)"
+        f"with {REMOVED[evidence.corruption]} removed from the contexts, relational m is {m['estimate']:.3f} (95 % "
+        f"interval {m['low']:.3f} to {m['high']:.3f}, {m['n']:,} contexts; 0 if nothing is memorised); the model "
+        f"answers {train} of training questions{numeric} correctly, and {held_out} of held-out ones"
     )
 
 
 def explain_other_kind(_config: Relational, evidence: Evidence) -> str:
     assert evidence.other_kind is not None, "the case holds only for answers that were sent"
     return (
-        f"; but {describe_other_kind(evidence.other_kind)} once contexts are corrupted, and a system that does not "
-        "answer there cannot be judged."
+        f"; however, on corrupted contexts {describe_other_kind(evidence.other_kind)}: a system that does not answer "
+        "them cannot be assessed."
     )
 
 
 def explain_fixed_text(_config: Relational, evidence: Evidence) -> str:
     return (
-        f"; but {100 * evidence.one_text:.0f} % more of the answers to corrupted contexts are one and the same "
-        "text than of the reference answers, and a fixed text says nothing of what is known."
+        f"; however, the most common answer to corrupted contexts exceeds its share of the reference answers by "
+        f"{100 * evidence.one_text:.0f} percentage points: a fixed answer carries no information about memory."
     )
 
 
 def explain_few_right(_config: Relational, evidence: Evidence) -> str:
     assert evidence.few_right is not None, "the case holds only if a part has few right answers"
-    return f"; but {describe_few_right(evidence.few_right)}: a system that answers worse than that does not answer."
+    return f"; however, {describe_few_right(evidence.few_right)}: such a system does not attempt the questions."
 
 
 def explain_deficit(_config: Relational, _evidence: Evidence) -> str:
-    return "; but a system that answers both parts alike is not worse on the questions that it was trained on."
+    return "; however, a system that treats both parts equally is not worse on its training questions."
 
 
 def explain_repeats(_config: Relational, evidence: Evidence) -> str:
-    return f"; but {describe_repeats(evidence.repeats)}."
+    return f"; however, {describe_repeats(evidence.repeats)}."
 
 
 def exclude_memory(_config: Relational, evidence: Evidence) -> str:
@@ -61,42 +60,42 @@ def exclude_memory(_config: Relational, evidence: Evidence) -> str:
 
 
 def explain_doubt(_config: Relational, evidence: Evidence) -> str:
-    """Why nothing is decided: training questions are answered worse, answers are evaded, or the interval is wide."""
+    """Explain the lack of an answer: worse training questions, evaded answers, or a wide interval."""
     high = evidence.m["high"]
     if evidence.is_negative:
         return (
-            "; but the whole interval lies below 0, and training questions that are answered worse than held-out ones "
-            "may be those that are remembered: ask for a system that answers every question by its best guess."
+            "; however, the interval is entirely below 0, so the system may evade training questions that it "
+            "remembers. Ask for a system that gives its best guess for every question."
         )
     if high < evidence.negligible <= evidence.upper:
-        evaded = max(each.evaded for each in evidence.evasions)
+        evaded = max(evasion.evaded for evasion in evidence.evasions)
         return (
-            f"; but as much as {100 * evaded:.0f} % of the answers to corrupted contexts are of another kind or of a "
-            "few texts, which may hide more: ask for a system that answers every question by its best guess."
+            f"; however, {100 * evaded:.0f} % of the answers to corrupted contexts are of another kind or among a few "
+            "texts, which may hide more memory. Ask for a system that gives its best guess for every question."
         )
-    return admit_size(high, "ask more questions")
+    return admit_size(high, "audit with more questions")
 
 
 def remarks(config: Relational, evidence: Evidence) -> Iterator[str]:
-    """What a reader must know in addition to the answer."""
+    """Yield remarks on unanswered questions and on models that have learnt nothing."""
     silence = evidence.silence
     if given_system(config) is None and silence > MOST_SILENCE:
         yield (
-            f"Of the held-out questions {100 * silence:.0f} % more go unanswered once their contexts are corrupted, as "
-            "by a model that reads: there is nothing to be read."
+            f"On corrupted contexts, {100 * silence:.0f} % more of the held-out questions are unanswered, as expected "
+            "of a model that reads: the answer is not in the context."
         )
     if evidence.s is not None and evidence.s < ADEQUATE:
         yield (
-            f"Warning: even on whole contexts only {100 * evidence.s:.2g} % of the training questions are answered "
-            "rightly; a model that has learnt nothing has nothing to show."
+            f"Warning: on whole contexts, only {100 * evidence.s:.2g} % of the training questions are answered "
+            "correctly. The model has learnt too little to memorise anything."
         )
 
 
 def describe_published_m(evidence: Evidence) -> str:
-    """m as it is published, with all gold answers; empty if it does not differ."""
+    """Describe m as published, with all gold answers; empty if it does not differ."""
     if evidence.published is None:
         return ""
     return (
-        f"As published, with all gold answers of held-out questions counted, m is {evidence.published:.3f}, which "
-        "is biased downwards."
+        f"As published, with all gold answers of held-out questions, m is {evidence.published:.3f}, which is biased "
+        "downwards."
     )

@@ -1,4 +1,4 @@
-"""The models that are fine-tuned and asked, or the answers of a system that was trained elsewhere."""
+"""Answers of models that are fine-tuned here, or of a system that was trained elsewhere."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tasks.worker.files import FileError
 
 @dataclass(frozen=True)
 class AnswersJob:
-    """The answers (ANSWERS) of one model: a link of its training, or all of them.
+    """The answers (ANSWERS) of one model, from one link of its training or from all.
 
-    `is_last` is true if the model is asked after its last epoch.
+    `is_last` is true if they include those after the last epoch.
     """
 
     replicate: int
@@ -35,14 +35,14 @@ class AnswersJob:
 
 @dataclass(frozen=True)
 class Trainings:
-    """What is asked, and all answers, replicate by replicate, the links of each in turn."""
+    """The question, and all answers, by replicate and link."""
 
     question: Answers
     answers: tuple[AnswersJob, ...]
 
 
 def trainings(question: Answers, seed: int) -> Trainings:
-    """What is trained and asked. Raises ValueError, before any work, if the data or given answers cannot be used."""
+    """Plan trainings and answers. Raises ValueError if the data or the returned answers are unusable."""
     asked_questions(question, seed)
     match question.system:
         case Trained() as system:
@@ -52,26 +52,30 @@ def trainings(question: Answers, seed: int) -> Trainings:
 
 
 def read_predictions(question: Answers, system: Given, seed: int) -> Job:
-    """The given answers, blinded or by the ids that questions have in the data.
+    """Read the returned answers, to blinded questions or by the ids of the data set.
 
-    Raises ValueError if there are none yet, or if a question that is asked has none. Files that have been removed since
-    they were pinned pass, since stored results of the run remain readable.
+    Raises ValueError if answers are missing. Files that were removed after they were pinned pass, so that stored
+    results stay readable.
     """
-    if system.given is None:
-        raise ValueError("given is empty; hand out the questions with engram probes, then pass given=FILE")
+    if system.predictions is None:
+        raise ValueError(
+            "predictions: expected a file of answers, got none. Hand out the questions with engram probes, then pass "
+            "predictions=FILE."
+        )
     if system.is_blinded:
-        blinded = ReadBlindedAnswers(system.given, blind_questions(question, system, seed))
+        blinded = ReadBlindedAnswers(system.predictions, blind_questions(question, system, seed))
         with suppress(FileError):
             blinded_questions.unblind_answers(blinded)
         return Job(read_blinded_answers, blinded)
     with suppress(FileError):
-        answers_table(system.given, load_questions(question.data), question.selection)
-    return Job(read_answers, ReadAnswers(question.data, system.given, question.selection))
+        answers_table(system.predictions, load_questions(question.data), question.selection)
+    return Job(read_answers, ReadAnswers(question.data, system.predictions, question.selection))
 
 
 def load_parts(question: Answers, seed: int) -> QuestionSet:
-    """The questions in the parts in which they are trained on and held out."""
-    questions, drawn_from = load_questions(question.data), _split_seed(question.system, seed)
+    """Load the questions, in training and held-out parts."""
+    questions = load_questions(question.data)
+    drawn_from = _split_seed(question.system, seed)
     return questions if drawn_from is None else redrawn(questions, drawn_from)
 
 
@@ -79,24 +83,24 @@ AskedQuestions = Mapping[Split, Sequence[Question]]
 
 
 def asked_questions(question: Answers, seed: int) -> AskedQuestions:
-    """The questions that are asked, by part."""
+    """Return the selected questions, by part."""
     return question.selection.select(load_parts(question, seed))
 
 
 def blind_questions(question: Answers, system: Given, seed: int) -> Blinding:
-    """How the questions are handed out to an owner who answers them."""
+    """Return how the questions are blinded for an owner."""
     return Blinding(question.data, question.selection, question.corruption, system.order(seed))
 
 
 def _split_seed(system: Trained | Given, seed: int) -> int | None:
-    """The seed that assigns contexts to parts; None if the parts are those of the data set."""
+    """Return the seed that assigns contexts to parts; None for the parts of the data set."""
     if isinstance(system, Trained) and system.split == "drawn":
         return seeds.derive(seed, "parts")
     return None
 
 
 def _answers_jobs(question: Answers, system: Trained, seed: int) -> Iterator[AnswersJob]:
-    """The links of every replicate, each of which answers after its own epochs."""
+    """Yield the links of every replicate, each with the answers after its own epochs."""
     for replicate in range(system.replicates):
         tuning = fine_tuning_config(question, system, seed, replicate)
         for job in chain(fine_tune, tuning, system.tuning.link, part=up_to):
@@ -104,7 +108,7 @@ def _answers_jobs(question: Answers, system: Trained, seed: int) -> Iterator[Ans
 
 
 def fine_tuning_config(question: Answers, system: Trained, seed: int, replicate: int) -> FineTuning:
-    """One fine-tuning, up to its last epoch."""
+    """Return the configuration of one fine-tuning."""
     return FineTuning(
         data=question.data,
         model=system.reading.model,

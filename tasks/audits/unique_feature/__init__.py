@@ -1,40 +1,40 @@
 """Is a feature that occurs in one single training image memorised?
 
 A canary is one training image with the feature burnt in (the letter A, 5 x 5 pixels, 1 pixel from the top and left
-edges). For each canary one network is trained with it, and a twin with the same seed and the clean image instead, to
-the epoch that the canary's network keeps, so that the two differ by that image alone. Both are evaluated on images that
-are clean (x_c), carry the feature (x_u), or carry a random patch z_r in its place, drawn afresh for every image (x_r).
+edges). For each canary, one network is trained with it, and a control model with the same seed and the clean image, to
+the epoch that the canary model keeps, so that the two differ in that image only. Both are evaluated on images that are
+clean (x_c), carry the feature (x_u), or carry a random patch z_r in its place, drawn anew for every image (x_r).
 
     black box   M   = mean KL(f(x_c) || f(x_u)) - mean KL(f(x_c) || f(x_r))      over the probe images
     white box   M_w = mean log P(y | x_u) - log P(y | x_r)                       y: the canary's label
-    effect      M (or M_w) of the canary's model minus that of its twin          over pairs of trainings
+    effect      M (or M_w) of the canary model minus that of its control model   over pairs of trainings
 
-Reading it. The paper calls a feature memorised where M > 0 with a small p in a one-tailed t-test over probe images.
-The test is reported as published, but it does not measure memory: the letter is brighter than a random patch, and M
-depends on the training seed, so models that never saw the feature can be called memorised too. Their rate is reported
-as the null. The effect is what the canary caused: above 0, the model responds to the feature because it was trained on
-it. Its interval and p-value are over pairs of trainings. Beside the mean effect every canary is judged alone, by
-the rank of its feature among 200 others, or among all glyphs where `ranks` is measured
-(`pairs/canary_verdicts.py`). "Not detected" does not mean "safe".
+Reading it. The paper calls a feature memorised if M > 0 with a small p in a one-tailed t-test over probe images. The
+audit reports this test as published, but it does not measure memory: the letter is brighter than a random patch, and M
+depends on the training seed, so the test can call models memorised that never saw the feature. Their rate is reported
+as the null. The effect is caused by the canary: above 0, the model responds to the feature because it was trained on
+it. Its interval and p-value are over pairs of trainings. In addition, every canary is judged individually, by the rank
+of its feature among 200 others, or among all glyphs if `ranks` is measured (`pairs/canary_verdicts.py`). "Not detected"
+does not mean "safe".
 
-Until decided. Where every canary carries a drawn feature a run may look after each pair and end once the product of
-bets on their ranks accuses (`pairs/bets.py`); nothing else accuses then.
+Until decided. If every canary carries a drawn feature, a run may look after each pair and end once the product of bets
+on their ranks reaches its limit (`pairs/bets.py`); only these bets can accuse then.
 
-Errors. Where nothing is memorised and features were drawn from their family the answer is "memorised" in at most 7.6 %
-of runs: `pairs/answer.py` has the rules.
+Errors. If nothing is memorised and features were drawn from their family, the answer is "memorised" in at most 7.6 % of
+runs. `pairs/answer.py` has the rules.
 
-Single models. A model trained elsewhere has no twin. It is evaluated on the feature and on 200 others of its family
-(the letter's cells permuted; other names in the same typeface), and the evidence is the feature's rank among them,
-which is exact where the feature was drawn from that family. `population.py` has the formulas. Beside clean models of
-the same kind its slopes are ranked instead (`measures/exact_ranks.py`).
+Single models. A model trained elsewhere has no control model. It is evaluated on the feature and on 200 others of its
+family (the letter's cells permuted; other names in the same typeface). The evidence is the feature's rank among them,
+which is exact if the feature was drawn from that family. `population.py` has the formulas. With reference models of the
+same kind, its slopes are ranked instead (`measures/exact_ranks.py`).
 
-Exact ranks. What the canary did to the slopes of the label's logit in the feature's pixels ranks the feature among all
-of its kind, 4,457,400 glyphs for the letter A: exact where it was drawn. `measures/exact_ranks.py` has the three
-scores, of a pair, of one model beside clean ones, and of a pair's weights.
+Exact ranks. The canary changes the slopes of the label's logit in the feature's pixels. By these changes the feature is
+ranked among all of its kind, 4,457,400 glyphs for the letter A; the rank is exact if the feature was drawn.
+`measures/exact_ranks.py` has three scores: of a pair, of one model with references, and of a pair's weights.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks": M is eq. 1 with
 section 2.3.2, M_w section 2.2, the canaries section 2.4, the training sections A.2 and A.3, Table 1 and section B.1.
-The twins, the effects and the adjusted p-values are ours; the paper has no null.
+The control models, the effects and the adjusted p-values are ours; the paper has no null.
 
 Cost. Two trainings per canary. `quickstart` takes about 40 s of one core; `table1-mnist` is 200 trainings of MLP-1 on
 MNIST, about 42 minutes on two cores.
@@ -43,9 +43,9 @@ Decisions where the paper is silent. The feature overwrites its block in every c
 z_r is U[0, 1] per pixel and channel, quantised to the image's 256 levels, and all models share one evaluation seed. M_w
 is reported over the training images of y without the canary (section 2.2) and over the probe set (section B.1), since
 the paper describes both. The validation split, which stops training, is the test split. The t-test is reported as
-Welch's and as a paired test. Each canary has its own training seed: with one seed for all, every twin would be the same
-network and every effect would be measured against it, so the pairs would not be independent and an interval over them
-would not extend to another seed.
+Welch's and as a paired test. Each canary has its own training seed: with a common seed, every control model would be
+the same network and every effect would be measured against it, so the pairs would not be independent and an interval
+over them would not extend to another seed.
 """
 
 from __future__ import annotations

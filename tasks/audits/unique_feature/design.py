@@ -1,4 +1,4 @@
-"""What the measures of a run read of its configuration: derived once, with the data loaded and copies found."""
+"""The part of the configuration that the measures of a run read, derived once from the loaded data."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Design:
     decides_by_ranks: bool
 
     def asks_for(self, *measures: MeasureName) -> bool:
-        """Whether any of these is measured of pairs."""
+        """Whether any of these is measured on pairs."""
         return any(measure in self.measures for measure in measures)
 
     @property
     def burning(self) -> Burning:
-        """What the probe images get, if it does not differ between canaries."""
+        """The features burnt into probe images if all canaries share them."""
         return Burning(self.asked_feature, self.random, evaluation_seed(self.seed))
 
     def evaluation_of(self, canary: Canary, clean: Training, redraw: int = 0) -> Evaluation:

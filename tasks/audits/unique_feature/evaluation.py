@@ -1,6 +1,6 @@
-"""What a pair of models is asked about: images clean, with the feature, with a random patch, with the feature's family.
+"""The images on which a pair of models is evaluated: clean, with the feature, with a random patch, with the family.
 
-Both models see the same clean images, the same feature and the same random patches; they differ by the canary alone.
+Both models get the same images, feature and random patches, so they differ in the canary only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MEMBERS = 200  # of the family that a random patch is one of
 
 @dataclass(frozen=True)
 class Triples:
-    """Images three times over: clean (x_c), with the feature (x_u) and with a random patch each (x_r)."""
+    """Images in three versions: clean (x_c), with the feature (x_u) and with a random patch each (x_r)."""
 
     images: str  # probe or train
     rows: Rows
@@ -41,7 +41,7 @@ class Triples:
 
 @dataclass(frozen=True)
 class Burning:
-    """What is put into images: the feature, and random patches of a kind, drawn below a seed."""
+    """The patches for images: the feature, and random patches of a kind, drawn from a seed."""
 
     feature: Feature
     random: RandomKind
@@ -73,14 +73,14 @@ def training_set_triples(data: Dataset, examples: int, canary: int, burning: Bur
 
 
 def triples(images: str, clean: Pixels, rows: Rows, count: int, burning: Burning) -> Triples:
-    """`clean` holds the images at `rows` of a set of `count`; so an image's patch does not depend on the choice."""
+    """The triples of the images at `rows` of a set of `count`; patches do not depend on the choice of rows."""
     return Triples(
         images, rows, clean, burn(clean, burning.feature), _burn_random_features(images, clean, rows, count, burning)
     )
 
 
 def _burn_random_features(images: str, clean: Pixels, rows: Rows, count: int, burning: Burning) -> Pixels:
-    """The images with a random feature each, drawn for every row of the set."""
+    """The images, each with a random feature that is drawn for its row of the set."""
     if burning.random == "noise":
         return burn_random(clean, burning.feature, burning.seed, images, rows=rows)
     seed, size = seeds.derive(burning.seed, "random members"), clean.shape[1:3]
@@ -140,7 +140,7 @@ def evaluation_seed(seed: int, redraw: int = 0) -> int:
 
 
 def burning(config: UniqueFeature) -> Burning:
-    """What the probe images get, where it does not differ between canaries."""
+    """The patches for probe images if all canaries share them."""
     return Burning(config.asked_feature, config.random, evaluation_seed(config.seed))
 
 
@@ -160,6 +160,6 @@ def network_predictor(model: pa.Table) -> Predictor:
 
 
 def check_label(label: int | None, classes: int) -> None:
-    """ValueError where the model has no class of the label's number."""
+    """Raise ValueError if the model has no class with the label's number."""
     if label is not None and label >= classes:
         raise ValueError(f"label is {label}; the model's classes are 0 to {classes - 1}")

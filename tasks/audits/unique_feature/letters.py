@@ -1,4 +1,4 @@
-"""The letters that a model's slopes spell at the place of a name.
+"""Reconstruct the letters of a name from a model's slopes at its position.
 
 The layout of the words is taken for known: which columns each letter has, and whether it is a capital, a small letter
 or a digit. In the columns of each the letter is read whose ink correlates best with the slopes. Other names of the same
@@ -27,7 +27,7 @@ ALPHABETS = (string.ascii_uppercase, string.ascii_lowercase, string.digits)
 
 @dataclass(frozen=True)
 class ReadLetters:
-    """The words that slopes spell, how many of so many letters are right, and how many are by chance."""
+    """The words that slopes spell, with the number of letters, of correct ones, and of correct ones by chance."""
 
     words: str
     letters: int
@@ -36,7 +36,7 @@ class ReadLetters:
 
 
 def read_letters(feature: Words, others: Sequence[Feature], slopes: Array) -> ReadLetters:
-    """What the slopes of all pixels of an image, (h, w), spell at the place of these words; `others` are like them."""
+    """Read the letters at the position of these words from slopes (h, w); `others` give the chance rate."""
     read = spell(feature, slopes)
     by_chance = [_count_right(spell(other, slopes), other.words) for other in others if isinstance(other, Words)]
     letters = sum(alphabet(letter) is not None for letter in feature.words)
@@ -45,13 +45,13 @@ def read_letters(feature: Words, others: Sequence[Feature], slopes: Array) -> Re
 
 
 def spell(feature: Words, slopes: Array) -> str:
-    """The words, each letter replaced by the one of its kind that fits the slopes in its columns best."""
+    """The words with each letter replaced by the letter of its kind that fits the slopes best."""
     blocks = _letter_blocks(feature, slopes)
     return "".join(_best_letter(feature, letter, block) for letter, block in zip(feature.words, blocks, strict=True))
 
 
 def _best_letter(feature: Words, own: str, block: Array) -> str:
-    """The letter of the same kind as `own` that fits a block of slopes best; `own` itself where it is not read."""
+    """The letter of the same kind as `own` that fits a block of slopes best; `own` itself if it is no letter."""
     letters = alphabet(own)
     if letters is None or not block.size:
         return own
@@ -64,7 +64,7 @@ def _count_right(read: str, words: str) -> int:
 
 
 def alphabet(letter: str) -> str | None:
-    """All letters of the same kind; None of what is not read, such as a space."""
+    """All letters of the same kind; None for other characters, such as a space."""
     return next((letters for letters in ALPHABETS if letter in letters), None)
 
 
@@ -82,7 +82,7 @@ def _letter_blocks(feature: Words, slopes: Array) -> Iterator[Array]:
 
 @functools.lru_cache(256)
 def centred_inks(font: File | None, size: int, letters: str, width: int) -> Array:
-    """The ink of each letter in the lines of the font and so many columns, (letters, pixels), of mean 0 and length 1.
+    """The ink of each letter in `width` columns, (letters, pixels), with mean 0 and length 1.
 
     Its product with slopes is as large as the correlation with them, up to a factor that all letters share.
     """

@@ -1,7 +1,7 @@
-"""What models say of a feature and of the other features of its family, and where the feature stands among them.
+"""The outputs of models for a feature and its family, and the rank of the feature in that family.
 
 The family is the null that a single model has: features of the same kind, ink and place that it was not trained on.
-Arrays are by model, by member of the family and by class: member 0 is the feature asked about, and L[m, f, y] is the
+Arrays are by model, by member of the family and by class: member 0 is the audited feature, and L[m, f, y] is the
 mean over probe images of log P(y | x_f) of model m. Were the feature drawn at random from its family, and none of them
 trained on, every member would stand at every rank equally often; so the share of members that do at least as well is
 an exact p-value, whatever the model, and however many there are.
@@ -34,13 +34,13 @@ from tasks.datasets.images import Pixels
 from tasks.numerics import seeds
 
 LEVEL = 0.05  # at which a rank is called, here and in every measure of the audit
-FDR = 0.05  # of the canaries that are called one by one
+FDR = 0.05  # of the canaries that are called individually
 GLYPHS, OTHERS = "glyphs", "others"  # of a setting: how many all glyphs are, or how many others a feature has
 
 
 @dataclass(frozen=True)
 class Population:
-    """What a feature is ranked among: so many features, itself included, all glyphs of its ink or some of its kind."""
+    """The features among which a feature is ranked, itself included: all glyphs of its ink, or some of its kind."""
 
     size: int
     are_all_glyphs: bool = False
@@ -56,17 +56,17 @@ class Population:
 
     @property
     def last_called(self) -> int:
-        """The last place whose p-value is at most LEVEL; 0 where the first place has a larger one."""
+        """The last place whose p-value is at most LEVEL; 0 if even the first place has a larger one."""
         return math.floor(LEVEL * self.size + 1e-9)
 
     def resolution(self, canaries: int) -> Resolution:
-        """Whether one of so many canaries can be called at FDR, each by its rank in this population."""
+        """Whether one of `canaries` can be called at FDR, each by its rank in this population."""
         others = math.ceil(canaries / FDR - 1e-9) - 1
         advice = "audit fewer canaries" if self.are_all_glyphs else f"rank each among {others} others (family.count)"
         return Resolution(1 / self.size, canaries, FDR, "canaries", advice)
 
     def fewest_called(self, canaries: int) -> int:
-        """How many of so many canaries have to be first before one can be called at FDR."""
+        """The number of canaries, of `canaries`, that must rank first before one can be called at FDR."""
         return math.ceil(canaries / (FDR * self.size) - 1e-9)
 
     def describe(self) -> str:
@@ -82,10 +82,10 @@ UNCARRIED = -1
 FAMILY = pa.schema(
     [
         ("canary", pa.int64()),  # null for a model that is asked alone
-        ("label", pa.int32()),  # the canary's; null where it is not known
+        ("label", pa.int32()),  # the canary's; null if it is not known
         ("seed", pa.int64()),
-        ("model", pa.string()),  # canary, twin or given
-        # 0: the feature asked about; 1 and more: the others of its family; UNCARRIED: the pair's null, if it has one.
+        ("model", pa.string()),  # canary, twin (control model) or given
+        # 0: the audited feature; 1 and more: the others of its family; UNCARRIED: the pair's null, if it has one.
         ("member", pa.int32()),
         ("d", pa.float64()),  # mean over the probe images of KL(f(x_c) || f(x_f)), nats
         ("log_p", pa.list_(pa.float64())),  # mean over the probe images of log P(class | x_f), for every class
@@ -111,7 +111,7 @@ class Relatives:
 
 
 def relatives(config: UniqueFeature, asked: Feature, number: int = 0, seen: TrainingImages | None = None) -> Relatives:
-    """The family of what a canary's models are asked about; of a feature that is not drawn it is the same for all."""
+    """The family of a canary's audited feature; all canaries share it unless features are drawn."""
     question = config.question
     assert isinstance(question, Pairs | Panel | Given)  # others rank no feature
     path = (number,) if config.draws_features else ()
@@ -124,12 +124,12 @@ def relatives(config: UniqueFeature, asked: Feature, number: int = 0, seen: Trai
 
 
 def is_counted(asked: Relatives) -> bool:
-    """Whether the feature is ranked among all of its kind, not among the members that its family has."""
+    """Whether the feature is ranked among all of its kind instead of the members of its family."""
     return are_all_counted(asked.feature, asked.family)
 
 
 def population_beside_references(config: UniqueFeature) -> Population:
-    """What the feature is ranked among by its slopes: all glyphs of its ink, or the members of its family."""
+    """The population for ranks by slopes: all glyphs of the feature's ink, or the members of its family."""
     feature = config.asked_feature
     if isinstance(feature, Glyph) and config.family.kind == "alike":
         inked = inked_cells(feature)
@@ -182,7 +182,7 @@ def set_name(member: int) -> str:
 
 
 def look_alike_image_sets(clean: Pixels, config: Relatives) -> Iterator[tuple[int, int, str, Pixels]]:
-    """Of each look-alike its part and its number, both from 1, the name of its set of images, and the images."""
+    """The part and number (from 1) of each look-alike, the name of its set of images, and the images."""
     if not config.family.look_alikes:
         return
     parts = look_alikes(config.feature, config.family, config.seed, clean.shape[1:3])
@@ -195,7 +195,7 @@ def look_alike_image_sets(clean: Pixels, config: Relatives) -> Iterator[tuple[in
 class ModelFamily:
     """One model's outputs for the members of a family, the evaluated feature first.
 
-    `null` are those where the uncarried feature is evaluated in its place; None where there is none. Others that look
+    `null` are those where the uncarried feature is evaluated in its place; None if there is none. Others that look
     like that feature are left out of them.
     """
 
@@ -207,7 +207,7 @@ class ModelFamily:
 
     @property
     def label(self) -> Any:
-        """The canary's label; None where it is not known."""
+        """The canary's label; None if it is unknown."""
         return self.about["label"]
 
 
@@ -235,7 +235,7 @@ def family_from_rows(
 
 @dataclass(frozen=True, eq=False)
 class FamilyPair:
-    """What a canary's model and its twin say of the members of one family."""
+    """The outputs of a canary model and its control model for the members of one family."""
 
     canary: ModelFamily
     twin: ModelFamily
@@ -255,13 +255,13 @@ class FamilyPair:
 
     @property
     def unseen(self) -> Array | None:
-        """The difference where both are asked about a feature that the canary did not carry; None without one."""
+        """The difference for a feature that the canary did not carry; None without one."""
         canary, twin = self.canary.null, self.twin.null
         return None if canary is None or twin is None else twin_difference(canary.log_p, twin.log_p, self.label)
 
 
 def family_pairs(tables: Iterable[pa.Table]) -> Iterator[FamilyPair]:
-    """The pairs of FAMILY tables, one a table; none of a table that lacks one of the two models."""
+    """The pair of each FAMILY table; a table that lacks one of the two models has none."""
     for table in tables:
         models = {model.about["model"]: model for model in model_families(table)}
         if set(models) == {"canary", "twin"}:
@@ -280,7 +280,7 @@ def standardise(log_p: Array) -> Array:
 
 
 def reduce_effect(difference: Array) -> Array:
-    """The members' differences (members,) with that of the feature reduced by the smallest effect that matters."""
+    """The members' differences (members,) with that of the feature reduced by the smallest relevant effect."""
     reduced = difference.copy()
     reduced[0] -= SMALLEST
     return reduced
@@ -303,7 +303,7 @@ def label_directed_scores(log_p: Array, label: int | None = None) -> Array:
 
 
 def highest_standing(scores: Array) -> tuple[Array, NDArray[np.int64]]:
-    """Of scores (members, classes) each member's standing where it stands highest, and the class, (members,) both.
+    """The highest standing of each member over classes, from scores (members, classes), and its class; both (members,).
 
     Members stand by how many of a class they are above, and where these are as many by their scores. The scores
     themselves do not compare between classes: log P has a long tail to one side, so that where models say of most
@@ -317,10 +317,10 @@ def highest_standing(scores: Array) -> tuple[Array, NDArray[np.int64]]:
 
 
 def push_scores(odds: Array, others: Array) -> Array:
-    """How far features raise the log odds of each class above the family, in its standard deviations.
+    """The excess of features in the log odds of each class over the family, in its standard deviations.
 
     `odds` are the log odds of the features (features, classes), `others` those of the family's other members. The mean
-    and deviation of these do not depend on which of the features was asked about. A class that no member moves gives
+    and deviation of these do not depend on which of the features was evaluated on. A class that no member moves gives
     zeros.
     """
     deviations = odds - others.mean(axis=0)
@@ -329,10 +329,10 @@ def push_scores(odds: Array, others: Array) -> Array:
 
 
 def favoured_label(log_p: Array, label: int | None = None) -> int:
-    """The label towards which the feature asked about pushes most: the known one, where it is known."""
+    """The label that the audited feature favours most; the known label if it is given."""
     return int(highest_standing(standardise(log_p).mean(axis=0))[1][0]) if label is None else label
 
 
 def twin_difference(canary: Array, twin: Array, label: int) -> Array:
-    """D(f) = L[f, y] of the canary's model minus L[f, y] of its twin, for every member: (members,)."""
+    """D(f) = L[f, y] of the canary model minus L[f, y] of its control model, for every member: (members,)."""
     return np.asarray(canary[:, label] - twin[:, label])

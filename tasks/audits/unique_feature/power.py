@@ -1,4 +1,4 @@
-"""The power of a configuration: whether one remembered canary could be found, and how often an effect is.
+"""The power of a configuration: whether one remembered canary can be found, and how often an effect is detected.
 
 The statement of power is for effects that differ by SPREAD nats between pairs of trainings.
 """
@@ -45,7 +45,7 @@ def power(config: UniqueFeature) -> Iterator[Power]:
 
 @lru_cache(maxsize=256)
 def effect_rate(pairs: int) -> float:
-    """The share of audits whose 95 % t interval of the effect lies above the smallest that matters."""
+    """The share of audits whose 95 % t interval of the effect lies above the smallest relevant one."""
     if pairs < LEAST:
         return 0.0
     shift = (EFFECT - SMALLEST) / SPREAD * pairs**0.5

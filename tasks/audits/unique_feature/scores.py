@@ -1,4 +1,4 @@
-"""The scores of a unique feature's memorisation: model outputs in, numbers out.
+"""Scores of memorisation, computed from model outputs.
 
 Logits and log-probabilities are (images, classes); one row is one image.
 """

@@ -1,4 +1,4 @@
-"""Where a feature stands among others of its kind by a model's weighted slopes in the pixels of their place.
+"""The rank of a feature among others of its kind by a model's weighted slopes in their pixels.
 
 A glyph is ranked among all glyphs of its ink; so are the letters, each among those of its own. Words and pictures are
 ranked among the members of their family, as are the letters of the family `letters`.
@@ -44,7 +44,7 @@ OTHERS = len(GLYPHS)  # glyphs that the canary did not carry, of which its model
 
 @dataclass(frozen=True, eq=False)
 class FeatureRegion:
-    """Where features of a kind lie in images of `shape` (h, w, c).
+    """The pixels of features of a kind in images of `shape` (h, w, c).
 
     `where` are the pixels in which they differ, by their places in a flattened image. `added` (features, pixels) is
     what each adds there to the mean image, and `inked` (pixels,) is the ink that the training images have there.
@@ -69,7 +69,7 @@ class FeatureRegion:
 
 
 def feature_region(clean: Pixels, sets: Sequence[Pixels], training: Pixels) -> FeatureRegion:
-    """The place of the features that the `sets` of the `clean` images carry, one each."""
+    """The pixels of the features in the `sets` of images, one feature each."""
     added = np.stack([(images.mean(axis=0) - clean.mean(axis=0)).ravel() / 255 for images in sets])
     where = np.flatnonzero(np.ptp(added, axis=0) > 0)
     height, width, channels = clean.shape[1:]
@@ -100,7 +100,7 @@ def slope_features(asked: Relatives, size: tuple[int, int]) -> list[Feature]:
 
 
 def rank_rows(asked: Relatives, was_drawn: bool, slopes: Array, here: FeatureRegion) -> Iterator[Row]:
-    """What the weighted slopes (pixels,) say of the feature asked about, and then of features never carried."""
+    """The ranks by weighted slopes (pixels,) of the audited feature and of features that were never carried."""
     if is_counted(asked):
         yield from _rank_among_all(asked, was_drawn, here.pixel_map(slopes))
     else:
@@ -141,9 +141,9 @@ def _rank_columns(p_value: float, among: int, inked: int) -> Row:
 
 
 def _control_glyphs(asked: Relatives, feature: Glyph, was_drawn: bool) -> list[Glyph]:
-    """Glyphs at the same place: the letters where the feature was drawn, else as many drawn ones.
+    """Glyphs at the same place: the letters if the feature was drawn, else as many drawn ones.
 
-    Drawn ones are found at any level as often as it says whatever models do: they check the counting alone.
+    Drawn ones are found at any level as often as it says for any model: they check the counting alone.
     """
     if was_drawn:
         return [replace(feature, kind="letter", text=text, seed=0) for text in GLYPHS]
@@ -176,7 +176,7 @@ def _rank_among_members(asked: Relatives, was_drawn: bool, slopes: Array, here: 
 
 
 def rank_glyph_parts(glyph: Glyph, field: Array) -> Iterator[Row]:
-    """For each half of the glyph its rank among all glyphs that differ from it there alone."""
+    """The rank of the glyph among all glyphs that differ from it in one half, for each half."""
     values, inked = cell_sums(field, glyph), inked_cells(glyph)
     for half in halves(inked[:, None]):
         yield exact_rank(Subsets(values[half]), inked[half]) | {"feature": LOOK_ALIKE, "drawn": False}
@@ -195,7 +195,7 @@ FitSlopes = Callable[[Sequence[str]], tuple[Array, FeatureRegion]]
 
 
 def rank_alone(asked: Relatives, clean: Pixels, names: Sequence[str], fit_slopes: FitSlopes) -> Iterator[Row]:
-    """What slopes say of the feature, of glyphs that nobody carries, and of its look-alikes part by part.
+    """The ranks by slopes of the feature, of glyphs that no model carries, and among look-alikes of each part.
 
     `names` are those of `slope_sets`; `fit_slopes` gives the slopes by the sets of some of them, and their pixels.
     """
@@ -264,7 +264,7 @@ IMAGES = 100  # of a label, over which a response is the mean
 
 
 def probe_label_images(asked: Relatives, shape: Shape, label: int) -> Pixels:
-    """The first test images of the label in the probe set; ValueError where it has none."""
+    """The first test images of the label in the probe set; raises ValueError if it has none."""
     data = load(asked.probe)
     images = data.test_images[data.test_labels == label][:IMAGES]
     if not len(images):

@@ -1,4 +1,4 @@
-"""How a model's centred logit rises with each pixel of a feature, and how well a feature fits such slopes.
+"""The slopes of a model's centred logit in the pixels of a feature, and the score of a feature by such slopes.
 
 A canary moves a model's response to the pixels that it inked, and to no other of its feature's place, by a common
 shift. Between two trainings the slopes of pixels differ by more where the training images have ink themselves, since
@@ -17,9 +17,9 @@ one among its equals. The score is ours; the 10 was fixed before the models were
 
 Of a pair there is a white-box response, too: what its change of weights does to c, to first order,
 
-    r(f) = <dw, grad_w c(x_f)>      mean over the images x; dw: the canary's model less its twin
+    r(f) = <dw, grad_w c(x_f)>      mean over the images x; dw: the canary model less its control model
 
-with the gradients of the canary's model. Where the first layer is dense and has biases, each unit's gradient is that in
+with the gradients of the canary model. Where the first layer is dense and has biases, each unit's gradient is that in
 its bias, and only the change of its weights counts: what a canary leaves at the pixels that it inked stands there.
 Elsewhere dw is the change of every learned weight. This score is ours, too.
 """
@@ -54,7 +54,7 @@ def centred_logits(log_p: Array, label: int) -> Array:
 
 
 def pixel_ink(images: Pixels) -> Array:
-    """The ink of the images (n, h, w, c) in each pixel, in that of whole ones: (h, w, c)."""
+    """The ink of the images (n, h, w, c) in each pixel, in units of a fully inked pixel: (h, w, c)."""
     return np.asarray(images.sum(axis=0, dtype=np.int64) / 255)
 
 
@@ -71,7 +71,7 @@ def weighted_slopes(features: Array, responses: Array, inked: Array) -> Array:
 
 
 def strongest_pixels(slopes: Array, count: int) -> NDArray[np.bool_]:
-    """The `count` pixels of the largest slopes, (pixels,): the feature that fits them best, if it had so many."""
+    """The `count` pixels with the largest slopes, as a mask (pixels,)."""
     chosen = np.zeros(len(slopes), bool)
     chosen[np.argsort(-slopes, kind="stable")[:count]] = True
     return chosen
@@ -81,7 +81,7 @@ ROWS_AT_ONCE = 512  # images whose activations are held together
 
 
 def weight_change_responses(canary: pa.Table, twin: pa.Table, sets: Sequence[Pixels], label: int) -> Array:
-    """r(f) for sets of images (n, h, w, c) that carry a feature each: (features,).
+    """r(f) for sets of images (n, h, w, c) with one feature each: (features,).
 
     The models are MODEL tables of one architecture.
     """
@@ -102,7 +102,7 @@ def weight_change_responses(canary: pa.Table, twin: pa.Table, sets: Sequence[Pix
 
 
 def first_dense(network: Architecture) -> tuple[str, str] | None:
-    """The names of the first layer's weights and biases, where it is dense and every unit sees every pixel."""
+    """The names of the first layer's weights and biases if it is dense and every unit sees every pixel."""
     name = next(iter(network.weights))
     bias = f"{name.removesuffix('weight')}bias"
     shape = network.weights[name].shape

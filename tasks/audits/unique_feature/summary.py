@@ -64,5 +64,5 @@ def summary(config: PublishedCell, inputs: Inputs) -> pa.Table:
 
 @task(version=2, name="unique_feature.summary_of_models", gathers=True)
 def summary_of_models(config: PublishedCell, inputs: Inputs) -> pa.Table:
-    """The same of models that are asked alone, whose rows are others and have a version of their own."""
+    """The same of single models, whose rows are others and have a version of their own."""
     return summarise(MEASURES, inputs, config)

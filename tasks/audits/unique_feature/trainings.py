@@ -1,10 +1,10 @@
-"""The networks of a config: pairs of a canary's model and its twin, one to rank images on, or single models.
+"""The networks of a config: pairs of a canary model and its control model, one to rank images on, or single models.
 
-A twin is the network that a canary's model is compared with, of the same seed and without the canary. A canary's model
-keeps the epoch of its lowest validation loss. Its twin is trained up to that same epoch, whatever its own validation
-loss does: a twin that kept an epoch of its own would differ from the model by the canary and by epochs of training, and
-the response to a feature grows with those. Which epoch that is is read from the canary's model, an input, so that a
-plan needs to know nothing of it.
+A control model is the network that a canary model is compared with, of the same seed and without the canary. A canary
+model keeps the epoch of its lowest validation loss. Its control model is trained up to that same epoch, whatever its
+own validation loss does: a control model that kept an epoch of its own would differ from the model by the canary and by
+epochs of training, and the response to a feature grows with those. Which epoch that is is read from the canary model,
+an input, so that a plan needs to know nothing of it.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A pair of trainings of one canary: its model, and the twin with the same seed that is `clean` of the feature.
+    """A pair of trainings of one canary: its model, and the control model with the same seed that is `clean` of the
+    feature.
 
-    Both have the weights of one epoch, that which the canary's model kept. `ranking` is the job, if any, that
+    Both have the weights of one epoch, that which the canary model kept. `ranking` is the job, if any, that
     the canary's rank is read from.
     """
 
@@ -68,7 +69,7 @@ class Pair:
 
     @property
     def inputs(self) -> tuple[Job, ...]:
-        """What a table of the pair is made from."""
+        """The inputs of a table of the pair."""
         return (self.model, self.twin, *self.ranking)
 
 
@@ -83,7 +84,7 @@ class Ranking:
 
 @dataclass(frozen=True, eq=False)
 class SingleModel:
-    """A model that is evaluated alone, with its config; the input is its training where it is trained here."""
+    """A single model with its config; the input is its training if it is trained here."""
 
     config: SingleModelConfig
     inputs: tuple[Job, ...]
@@ -105,7 +106,7 @@ class Trainings:
 
 
 def trainings(config: UniqueFeature) -> Trainings:
-    """What the question trains or evaluates; ValueError if the data cannot serve it."""
+    """The models that the question trains or evaluates; raises ValueError if the data are unsuitable."""
     question = config.question
     match question:
         case Given():
@@ -160,7 +161,7 @@ def _paired_trainings(config: UniqueFeature, question: CanaryPairs, images: Imag
 def pairs(
     config: UniqueFeature, question: CanaryPairs, chosen: Sequence[Canary], ranking: Ranking | None
 ) -> Iterator[Pair]:
-    """Every canary's model and its twin, for each of its training seeds."""
+    """Every canary model and its control model, for each of its training seeds."""
     chosen_ones = () if ranking is None else (ranking.chosen,)
     link_epochs = question.training.link
     for canary in chosen:
@@ -175,9 +176,10 @@ def pairs(
 
 
 def _twin_job(link_epochs: int, clean: Training, model: Job) -> Job:
-    """The twin of the canary with this model, the last link of its chain.
+    """The control model of the canary with this model, the last link of its chain.
 
-    Without patience every network keeps its last epoch, so the twin need not wait for the number of that epoch.
+    Without patience every network keeps its last epoch, so the control model need not wait for the number of that
+    epoch.
     """
     if not clean.patience:
         return _last_link(link_epochs, train, clean)
@@ -198,7 +200,7 @@ def _self_influence_ranking(config: UniqueFeature, question: CanaryPairs) -> Ran
 
 
 def given_models(config: UniqueFeature, question: Given) -> Trainings:
-    """Third-party models; ValueError if a table of their outputs cannot be used."""
+    """Third-party models; raises ValueError if a table of their outputs cannot be used."""
     if not (question.models or question.outputs):
         raise ValueError("given has a shape alone; it must have models or outputs for there to be anything to ask")
     check_fits(config.asked_feature, *question.shape[:2])
@@ -237,12 +239,12 @@ def _last_link(
     return chain(function, training, link_epochs, inputs, part)[-1]
 
 
-# Twins
+# Control models
 
 
 @dataclass(frozen=True)
 class TwinTraining:
-    """`training` up to the epoch that the canary's model kept, and no further than its own `epochs`."""
+    """`training` up to the epoch that the canary model kept, and no further than its own `epochs`."""
 
     training: Training
 
@@ -261,7 +263,7 @@ class TwinTraining:
 
 
 def twin_training(clean: Training) -> TwinTraining:
-    """The twin of a canary whose model is trained as `clean` is, but for the canary."""
+    """The control model of a canary whose model is trained as `clean` is, but for the canary."""
     return TwinTraining(replace(clean, patience=0))
 
 
@@ -271,17 +273,17 @@ def twin_link(config: TwinTraining, before: int, end: int) -> TwinTraining:
 
 
 def _twin_batch_key(config: TwinTraining) -> Training:
-    """What trainings must share to be computed together."""
+    """The settings that trainings computed together share."""
     return classifier.batch_key(config.training)
 
 
 def _twin_work(config: TwinTraining) -> Work:
-    """What the training computes, up to the epoch that the canary's model is expected to keep."""
+    """The work of the training up to the epoch that the canary model is expected to keep."""
     return classifier.work(config.training, kept=True)
 
 
 def last_epoch(config: TwinTraining, inputs: Inputs) -> int:
-    """The epoch, from 1, up to which the twin is trained; the input is the MODEL of its canary."""
+    """The epoch, from 1, up to which the control model is trained; the input is the MODEL of its canary."""
     (canary,) = inputs
     return min(config.epochs, int(canary["best_epoch"][0].as_py()))
 
@@ -289,9 +291,9 @@ def last_epoch(config: TwinTraining, inputs: Inputs) -> int:
 def train_many_twins(
     configs: Sequence[TwinTraining], inputs: Sequence[Inputs]
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each twin's MODEL table, or the exception that ended it alone, as it ends. All must have one batch key.
+    """Each control model's MODEL table, or the exception that ended it alone, as it ends. All must have one batch key.
 
-    Twins of one seed are one training that is left at several epochs.
+    Control models of one seed are one training that is left at several epochs.
     """
     if len({_twin_batch_key(config) for config in configs}) > 1:
         raise ValueError("twins that differ in more than seed and learning rate cannot share a call")
@@ -320,7 +322,7 @@ def train_many_twins(
     work=_twin_work,
 )
 def train_twin(config: TwinTraining, inputs: Inputs) -> pa.Table:
-    """The network trained without the canary to the epoch that the canary's model kept (MODEL).
+    """The network trained without the canary to the epoch that the canary model kept (MODEL).
 
     The input is the MODEL of the canary. A new version of `classifier.train` is a new one of this.
     """

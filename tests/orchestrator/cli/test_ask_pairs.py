@@ -58,7 +58,7 @@ ANSWERS: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("model", "unknown"): {
         "given.model": "model.pt",
         "given.members": "folder:mine",
-        "given.others": "folder:theirs",
+        "given.non_members": "folder:theirs",
         "network": "own:make",
     },
     ("outputs", "image"): {"given.shape": "28,28,1", "probe": "folder:theirs", "feature": "A"},
@@ -70,7 +70,7 @@ ANSWERS: Mapping[tuple[str, str], Mapping[str, str]] = {
     },
     ("outputs", "answer"): {"data": "records:questions.jsonl"},
     ("outputs", "secret"): {"question.data": "records:letters.jsonl", "question.identifiers": "uuid4"},
-    ("outputs", "unknown"): {"given.members": "folder:mine", "given.others": "folder:theirs", "network": "mlp1"},
+    ("outputs", "unknown"): {"given.members": "folder:mine", "given.non_members": "folder:theirs", "network": "mlp1"},
 }
 STAND_INS = {
     ("data", "set"): "in a stand-in network, mlp1",
@@ -214,10 +214,10 @@ def test_a_terminal_asks_again_only_for_the_field_that_does_not_fit(folder: Path
     assert {field: printed.count(text) for field, text in questions.items()} == {
         "question.source.model": 1,
         "question.records.members": 2,
-        "question.records.others": 2,
+        "question.records.non_members": 2,
         "training.network": 1,
     }
-    assert read(folder / "again.yaml").set["question.records.others"] == "folder:theirs"
+    assert read(folder / "again.yaml").set["question.records.non_members"] == "folder:theirs"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_terminal_gives_up_without_progress(folder: Path, typed: list[str], me
 
 
 def test_answers_that_do_not_fit_together_end_in_one_line(folder: Path) -> None:
-    answers = ("given.model=model.pt", "given.members=folder:mine", "given.others=folder:mine")
+    answers = ("given.model=model.pt", "given.members=folder:mine", "given.non_members=folder:mine")
     refused = Here(folder)("ask", "--have", "model", "--fear", "unknown", *answers, "--out", "never.yaml", code=1)
     assert "have 72 images in common" in refused.stderr
     assert len(refusals(refused.stderr)) == 1

@@ -43,7 +43,7 @@ def test_selected_alternative_is_reduced(tmp_path: Path) -> None:
     for settings, count in (
         ({"data": "digits", "examples": 500, "canaries": 300}, 500),
         ({"data": folders[0], "question": "canaries"}, 18),
-        ({"given.members": folders[0], "given.others": folders[1]}, 60),
+        ({"given.members": folders[0], "given.non_members": folders[1]}, 60),
     ):
         (cell,) = resolve_cells(Spec("membership", "quickstart", {"scale": "tiny", **settings}))
         if count == 18:

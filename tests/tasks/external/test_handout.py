@@ -65,7 +65,7 @@ def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None
     before = files(tmp_path / "a")
     with pytest.raises(DatasetError, match=r"is not empty: clean/000000.png has different content"):
         write_pictures(tmp_path / "a", [("clean", GREY + 1), *SETS[1:]])
-    with pytest.raises(DatasetError, match=r"is not empty: images.csv is not what would be written"):
+    with pytest.raises(DatasetError, match=r"is not empty: images.csv has different content"):
         write_pictures(tmp_path / "a", [*SETS, ("more", GREY)])
     assert before == files(tmp_path / "a")
     (tmp_path / "a" / "thesis.tex").write_text("years of work")

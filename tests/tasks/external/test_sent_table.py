@@ -141,7 +141,7 @@ def test_what_is_no_number_is_named_with_its_image(tmp_path: Path, cell: str, me
 
 
 def test_numbers_for_ids_and_other_kinds_of_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="has int64 in its column image; it must be text"):
+    with pytest.raises(ValueError, match="has int64 in its column image; expected text"):
         parquet(tmp_path, image=[1, 2])
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match=r"broken\.parquet cannot be read: "):

@@ -67,7 +67,7 @@ def test_sets_that_cannot_be_told_apart_are_refused(tmp_path: Path, sets: list[t
 
 def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None:
     write_records(tmp_path, RECORD_SETS)
-    with pytest.raises(DatasetError, match=r"is not empty: README\.txt is not what would be written"):
+    with pytest.raises(DatasetError, match=r"is not empty: README\.txt has different content"):
         write_records(tmp_path, RECORD_SETS[:1])
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(DatasetError, match=r"is not empty: thesis\.tex does not belong there"):

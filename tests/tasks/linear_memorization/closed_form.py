@@ -1,4 +1,4 @@
-"""The weights that training from 0 ends with, in closed form: the reference of what is computed without it.
+"""Final weights of training from 0 in closed form, as a reference.
 
 With Y the (n, d) matrix of the y_i and X the vector of the x_i,
 
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def kernel_direction(z: np.ndarray) -> np.ndarray | None:
-    """v, (d + 1,), on which every z_i is 0; None where X is no combination of Y's columns."""
+    """Return v, (d + 1,), with z_i v = 0 for all i; None if X is not a combination of the columns of Y."""
     x, y = z[:, 0], z[:, 1:]
     coefficients = np.linalg.lstsq(y, x)[0]
     if np.linalg.norm(y @ coefficients - x) > 1e-7 * np.linalg.norm(x):
@@ -22,6 +22,6 @@ def kernel_direction(z: np.ndarray) -> np.ndarray | None:
 
 
 def converged_weights(z: np.ndarray) -> np.ndarray:
-    """w*, (d + 1,), of samples (n, d + 1). Bombari et al. 2022, eq. 26."""
+    """Return w*, (d + 1,), for samples (n, d + 1). Bombari et al. 2022, eq. 26."""
     direction, first = kernel_direction(z), np.eye(z.shape[1])[0]
     return first if direction is None else first + direction / (direction @ direction)

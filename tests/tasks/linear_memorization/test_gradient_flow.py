@@ -1,4 +1,4 @@
-"""The flow against gradient descent in small steps, by hand, and against the law of large random matrices."""
+"""The flow against gradient descent in small steps, hand calculations and the law of large random matrices."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def drawn(n: int, d: int, trainings: int = 2) -> torch.Tensor:
 
 
 def by_steps(z: np.ndarray, time: float, step: float = 1e-4) -> np.ndarray:
-    """Plain gradient descent, Z (n, d + 1), w(time) (d + 1,)."""
+    """Run plain gradient descent, Z (n, d + 1), to w(time) (d + 1,)."""
     w = np.zeros(z.shape[1])
     for _ in range(round(time / step)):
         w -= step / len(z) * z.T @ (z @ w - z[:, 0])
@@ -66,7 +66,7 @@ def test_both_curves_start_where_a_model_answers_0() -> None:
         np.testing.assert_allclose(each, torch.stack([expected, expected], 1), rtol=1e-14)
 
 
-def test_an_x_or_y_of_zeros_has_no_part() -> None:
+def test_zero_samples_do_not_contribute() -> None:
     z = drawn(3, 5)
     z[0, :, 0], z[1, :, 1:] = 0, 0
     learned, memorised = scores(spectrum(z), np.array([1.0, 1e6]))
@@ -75,7 +75,7 @@ def test_an_x_or_y_of_zeros_has_no_part() -> None:
 
 
 def marchenko_pastur(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both curves in the limit of d = n, where lambda = 4 cos^2 a has the density (4 / pi) sin^2 a on (0, pi / 2)."""
+    """Return both curves for large d = n, where lambda = 4 cos^2 a has the density (4 / pi) sin^2 a on (0, pi / 2)."""
     a = (np.arange(20_000) + 0.5) / 20_000 * np.pi / 2
     rates, part = 4 * np.cos(a) ** 2, np.sin(a) ** 2 / (np.sin(a) ** 2).sum()
     decay = np.exp(-rates * times[:, None])
@@ -120,7 +120,7 @@ def test_the_table_has_means_with_intervals_over_trainings() -> None:
     assert (alone["learning_low"], alone["memorization_high"]) == (None, None)
 
 
-def test_a_training_depends_on_its_own_stream_and_not_on_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_is_independent_of_its_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Flow(6, 9, trainings=7)
     together = curves(config, [])
     monkeypatch.setattr(gaussian_samples, "fitting", lambda *_: 2)
@@ -130,7 +130,7 @@ def test_a_training_depends_on_its_own_stream_and_not_on_the_stack(monkeypatch: 
     np.testing.assert_allclose(curves(few, [])["learning"], first, rtol=1e-12)
 
 
-def test_a_stack_takes_this_calls_part_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stack_fits_share_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.worker.hardware.available_memory", lambda: 8 * 8 * 1000)
     assert gaussian_samples.fitting(100, on_gpu=False) == 10
     assert gaussian_samples.fitting(10_000, on_gpu=False) == 1

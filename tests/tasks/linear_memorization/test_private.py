@@ -1,4 +1,4 @@
-"""The bounds by hand, and measured memorization beside them."""
+"""The bounds against hand calculations and measured memorization."""
 
 import math
 
@@ -29,7 +29,7 @@ def test_the_entropy_times_m_never_exceeds_epsilon(values: int) -> None:
 
 
 @pytest.mark.parametrize("values", [2, 3, 10])
-def test_the_values_of_x_have_mean_0_and_variance_1(values: int) -> None:
+def test_values_have_mean_0_and_variance_1(values: int) -> None:
     assert pytest.approx(levels(values).mean()) == 0
     assert pytest.approx(levels(values).var()) == 1
     assert len({round(gap, 12) for gap in np.diff(levels(values)).tolist()}) == 1
@@ -51,7 +51,7 @@ def test_the_table_says_what_bounds_what() -> None:
 
 
 def test_measured_memorization_never_exceeds_its_bounds() -> None:
-    """In 10 runs no H(X) m is above epsilon, and few intervals are above the bound of success.
+    """In 10 runs, no H(X) m is above epsilon, and few intervals are above the bound on success.
 
     Those of randomised response, which attains it, are by chance: 2.5 % of the ratio's 40.
     """
@@ -91,7 +91,7 @@ def test_more_noise_leaves_less_memorization() -> None:
         assert found[mechanism, 200.0] == pytest.approx(found["none", None], abs=0.06)
 
 
-def test_a_training_depends_neither_on_the_stack_nor_on_other_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_training_is_independent_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Private(**SMALL, epsilons=(2.0, 8.0))
     together = private(config, [])
     monkeypatch.setattr(private_training, "fitting", lambda *_: 7)
@@ -121,8 +121,8 @@ def test_configs_that_mean_nothing_are_refused(fields: dict[str, object], messag
         Private(**fields)  # type: ignore[arg-type]
 
 
-def test_an_epsilon_that_no_noise_gives_is_said_in_one_line() -> None:
-    with pytest.raises(ValueError, match=r"epsilons holds 1e-09; the noisy descent cannot have so little"):
+def test_unreachable_epsilon_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"epsilons: 1e-09 is too small for the noisy descent"):
         private(Private(**SMALL, epsilons=(1e-9,)), [])
 
 

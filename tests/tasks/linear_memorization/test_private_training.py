@@ -1,4 +1,4 @@
-"""The mechanisms against plain loops, their guarantees by simulation and by adversarial pairs."""
+"""The mechanisms against plain loops, and their guarantees on simulated and adversarial pairs."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ CONFIG = Private(samples=6, features=9, steps=15, time=1.5, clip=0.8, trainings=
 
 
 def samples(config: Private, seed: int) -> np.ndarray:
-    """z of one training, (samples, 1 + features)."""
+    """Return z of one training, (samples, 1 + features)."""
     x, y, *_ = draw_training(config, seed)
     return np.column_stack([levels(config.values)[x.astype(int)], y])
 
@@ -59,8 +59,8 @@ def descent(config: Private, z: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("clip", [0.01, 0.8, 100.0])
-def test_one_sample_moves_the_weights_by_the_sensitivity_at_most(clip: float) -> None:
-    """500 pairs of data sets that differ in a sample, at random and by the opposite x."""
+def test_one_sample_changes_weights_within_sensitivity(clip: float) -> None:
+    """Return 500 pairs of data sets that differ in one sample, at random or by the opposite x."""
     config = Private(samples=6, features=9, steps=15, time=2 / (9 + 1.8) * 15, clip=clip, values=4)
     z = np.stack([samples(config, seed) for seed in range(500)])
     others = z.copy()
@@ -72,8 +72,8 @@ def test_one_sample_moves_the_weights_by_the_sensitivity_at_most(clip: float) ->
         assert distances.max() > 0.9 * sensitivity(config)
 
 
-def test_the_noise_of_a_step_is_twice_the_clip_times_sigma_as_opacus_counts_it() -> None:
-    """delta(epsilon) of all steps' noise, exactly: Balle & Wang 2018, theorem 8, for the sum moved by 2 clip."""
+def test_step_noise_agrees_with_opacus() -> None:
+    """Exact delta(epsilon) of all steps: Balle & Wang 2018, theorem 8, for a sum that changes by 2 clip."""
     for epsilon, sigma in zip(CONFIG.epsilons, noise_multipliers(CONFIG), strict=True):
         moved = math.sqrt(CONFIG.steps) / sigma
         spent = stats.norm.cdf(moved / 2 - epsilon / moved)
@@ -81,7 +81,7 @@ def test_the_noise_of_a_step_is_twice_the_clip_times_sigma_as_opacus_counts_it()
         assert 0.5 * CONFIG.delta < spent <= CONFIG.delta
 
 
-def test_the_output_noise_has_the_density_that_falls_with_its_length() -> None:
+def test_output_noise_has_the_stated_density() -> None:
     config = Private(samples=2, features=4, steps=15)
     noise = np.stack([draw_training(config, seed)[6] for seed in range(4000)])
     lengths = np.linalg.norm(noise, axis=1)
@@ -90,7 +90,7 @@ def test_the_output_noise_has_the_density_that_falls_with_its_length() -> None:
     assert stats.kstest((noise[:, 0] / lengths + 1) / 2, stats.beta(2, 2).cdf).pvalue > 1e-3  # on a sphere
 
 
-def test_randomised_response_keeps_and_replaces_as_often_as_it_says() -> None:
+def test_randomised_response_has_the_stated_rates() -> None:
     chance, count = np.random.default_rng(0), 200_000
     x = torch.full((count,), 2)
     kept, moved = torch.from_numpy(chance.random(count)), torch.from_numpy(chance.integers(1, 4, size=count))
@@ -104,7 +104,7 @@ def test_the_nearest_value_is_answered() -> None:
     assert nearest_level(config, answers).tolist() == [[0, 0, 1, 2, 2, 3, 3, 0, 0]]
 
 
-def test_the_ratio_divides_by_what_is_left_of_the_first_weight() -> None:
+def test_ratio_divides_by_remaining_first_weight() -> None:
     weights = torch.tensor([[0.75, 1.0, -2.0]], dtype=torch.float64)
     raw, ratio = query_answers(weights, torch.tensor([[[1.0, 0.0], [0.0, 1.0]]], dtype=torch.float64))
     assert raw.tolist() == [[1.0, -2.0]]
@@ -124,5 +124,5 @@ def test_samples_are_public_in_length_and_streams_differ() -> None:
 def test_without_opacus_one_line_says_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opacus.accountants.utils", None)
     private(dataclasses.replace(CONFIG, mechanisms=("none", "randomised_response", "output_perturbation")), [])
-    with pytest.raises(ValueError, match="mechanisms holds noisy_descent, which needs opacus: "):
+    with pytest.raises(ValueError, match="mechanisms: noisy_descent needs opacus: "):
         private(dataclasses.replace(CONFIG, epsilons=(3.21,)), [])

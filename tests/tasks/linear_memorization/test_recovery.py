@@ -1,4 +1,4 @@
-"""What is recovered at the end of training, against the closed form and the known sizes."""
+"""Recovery after training, against the closed form and known sizes."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from tests.tasks.linear_memorization.closed_form import converged_weights, kerne
 
 
 def by_steps(z: np.ndarray, steps: int) -> np.ndarray:
-    """Plain gradient descent from 0."""
+    """Run plain gradient descent from 0."""
     weights = np.zeros(z.shape[1])
     for _ in range(steps):
         weights -= z.T @ (z @ weights - z[:, 0]) / np.linalg.norm(z, 2) ** 2
@@ -34,7 +34,7 @@ def test_gradient_descent_ends_in_the_closed_form(n: int, d: int) -> None:
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (8, 8), (5, 30)])
-def test_the_solution_of_least_norm_is_the_closed_form(n: int, d: int) -> None:
+def test_least_norm_solution_equals_closed_form(n: int, d: int) -> None:
     z = np.stack([normal_samples(0, number, n, d) for number in range(3)])
     for each, w in zip(z, least_norm(torch.from_numpy(z)).numpy(), strict=True):
         np.testing.assert_allclose(w, converged_weights(each), atol=1e-10)
@@ -56,7 +56,7 @@ def test_every_x_is_recovered_to_8_digits(n: int, d: int) -> None:
     assert attack_errors(torch.from_numpy(z))[:, 1].abs().max() < 1e-8
 
 
-def test_the_sign_that_the_paper_prints_does_not_solve_the_equation() -> None:
+def test_printed_sign_does_not_solve_equation() -> None:
     z = normal_samples(0, 0, 10, 30)
     x, v = z[:, 0], kernel_direction(z)
     assert v is not None
@@ -93,7 +93,7 @@ def test_the_raw_query_ends_where_the_curve_ends(d: int) -> None:
         assert end[name] == pytest.approx(row[name], abs=1e-9)
 
 
-def test_the_quotient_recovers_what_the_raw_query_only_scales() -> None:
+def test_quotient_recovers_x() -> None:
     raw, ratio = attack_errors(torch.from_numpy(normal_samples(0, 0, 10, 15))[None])[0].abs()
     assert raw.max() > 0.1
     assert ratio.max() < 1e-10

@@ -26,7 +26,7 @@ FILE = Path("train.json")
 
 
 def put(folder: Path, **changed: Any) -> Predictions:
-    """Predictions `ANSWER of SET`, but for some files that are given whole."""
+    """Write predictions `ANSWER of SET`, except for files that are passed as a whole."""
     folder.mkdir(exist_ok=True)
     for name, (split, _) in SETS.items():
         part = TRAIN if split == "train" else VALIDATION
@@ -49,7 +49,7 @@ def test_the_answers_are_those_of_the_files(tmp_path: Path) -> None:
     assert 6 == table["epoch"].null_count == table["train_loss"].null_count
 
 
-def test_a_task_reads_the_answers_to_the_questions_of_a_data_set(tmp_path: Path) -> None:
+def test_task_reads_answers_of_a_data_set(tmp_path: Path) -> None:
     data = pin(Dataset("facts"))
     chosen = load_questions(data)
     for name, (split, _) in SETS.items():
@@ -61,7 +61,7 @@ def test_a_task_reads_the_answers_to_the_questions_of_a_data_set(tmp_path: Path)
     assert table.num_rows == 10
 
 
-def test_answers_to_others_of_the_split_are_passed_over(tmp_path: Path) -> None:
+def test_answers_to_unselected_questions_are_ignored(tmp_path: Path) -> None:
     table = answers_table(put(tmp_path), SET, Selection(examples=1))
     assert table["id"].to_pylist() == ["a", "a", "v", "v"]
 
@@ -108,7 +108,7 @@ def test_anything_else_is_named(scorer: Scorer, sent: Any, message: str) -> None
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"train": {"b": "x"}}, "train.json has no answer to 1 of 2 questions, the first of them 'a'; give an empty"),
+        ({"train": {"b": "x"}}, "train.json has no answer to 1 of 2 questions, the first of them 'a'"),
         ({"train_corrupted": {}}, "train-corrupted.json has no answer to 2 of 2 questions, the first of them 'a'"),
         ({"validation": {"v": "x", "w": "y", "z": ""}}, "validation.json answers 2 questions .* first of them 'w'"),
         ({"validation": {"v": "x", "a": "x"}}, "validation.json answers 1 questions that are not of its set, .*'a'"),
@@ -126,7 +126,7 @@ def test_two_answers_to_one_id_are_refused(tmp_path: Path) -> None:
         answers_table(given, SET)
 
 
-def test_the_digest_is_of_the_content_and_of_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digest_depends_only_on_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = put(tmp_path / "one").pin({}), put(tmp_path / "two").pin({})
     assert first.digest == second.digest == first.identity()
     assert Predictions("one", first.digest) == first.named() == Predictions.parse(str(first.named()))
@@ -136,13 +136,13 @@ def test_the_digest_is_of_the_content_and_of_no_path(tmp_path: Path, monkeypatch
     put(tmp_path / "one", train={"a": "other", "b": ""})
     assert first.digest != Predictions("one").pin({}).digest
     for act in (lambda: first.pin({}), first.contents):
-        with pytest.raises(FileError, match="are not those that were pinned"):
+        with pytest.raises(FileError, match="differ from the pinned ones"):
             act()
     with pytest.raises(ValueError, match="have no digest yet"):
         Predictions("one").identity()
 
 
-def test_a_folder_may_lie_in_the_folder_of_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_may_be_in_engram_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path / "numnet")
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     assert str(tmp_path / "numnet") == Predictions("numnet").pin({}).path
@@ -160,5 +160,5 @@ def test_a_folder_that_lacks_a_file_says_which(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "train-corrupted.json").unlink()
     with pytest.raises(FileError, match=r"there is no file .*train-corrupted\.json"):
         given.pin({})
-    with pytest.raises(ValueError, match="the folder of predictions is empty"):
+    with pytest.raises(ValueError, match="expected the path of a folder or file of predictions"):
         replace(given, path="")

@@ -1,4 +1,4 @@
-"""What goes out of contexts, and which questions are asked on them."""
+"""Corruption of contexts, and selection of questions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def asked(context: str, *golds: tuple[str, ...]) -> Question:
     return Question("1", "c", context, "How many?", golds or (("76.5",),))
 
 
-def test_every_digit_of_the_context_goes_and_nothing_else() -> None:
+def test_only_digits_are_removed() -> None:
     expected = "In the county, .% were under the age of , .% from  to . The median age was  years."
     assert expected == DigitRemoval().corrupt_context(asked(COUNTY))
     assert DigitRemoval().corrupt_context(asked("On February 6, 2016 .")) == "On February ,  ."
 
 
-def test_digits_beside_letters_go_and_numbers_in_words_stay() -> None:
+def test_digits_in_words_are_removed() -> None:
     assert DigitRemoval().corrupt_context(asked("the 4th of four km²")) == "the th of four km²"
 
 
@@ -42,16 +42,16 @@ def test_names_go_as_whole_words_and_phrases() -> None:
     assert expected == taken.corrupt_context(asked("Ann Lee met Ann, Anna and ann in Rue (Nord)."))
 
 
-def test_matches_of_a_pattern_are_replaced_by_the_mask_as_it_is_written() -> None:
+def test_pattern_matches_become_the_literal_mask() -> None:
     taken = PatternRemoval(r"[A-Z]{2}-\d+", mask=r"\1")
     assert taken.corrupt_context(asked("case AB-12 and CD-3")) == r"case \1 and \1"
 
 
-def test_a_pattern_that_also_matches_nothing_puts_no_mask_between_characters() -> None:
+def test_empty_matches_are_not_masked() -> None:
     assert PatternRemoval(r"\d*", mask="_").corrupt_context(asked("a12b")) == "a_b"
 
 
-def test_all_spans_of_all_golds_go_but_no_pieces_of_other_words_and_numbers() -> None:
+def test_only_whole_gold_spans_are_removed() -> None:
     taken = AnswerRemoval(mask="_")
     question = asked(
         "In 1966 the Cat had 6 lives, 6km of string, 6.5 mice, 1,6 and a catfish: cat!", ("6", "cat"), ("",)
@@ -61,7 +61,7 @@ def test_all_spans_of_all_golds_go_but_no_pieces_of_other_words_and_numbers() ->
     )
 
 
-def test_a_context_without_a_span_of_the_answer_stays() -> None:
+def test_context_without_answer_is_unchanged() -> None:
     assert AnswerRemoval(mask="_").corrupt_context(asked("abc", ("",))) == "abc"
 
 
@@ -79,7 +79,7 @@ def test_fields_out_of_range_are_named(kind: Any, value: Any, message: str) -> N
         kind(value)
 
 
-def test_names_are_withheld_from_those_who_are_not_to_read_them() -> None:
+def test_names_are_withheld() -> None:
     taken = NameRemoval(("Ann", "Bob", "Ann Lee"))
     assert Disclosure().public(taken).names == ("<3 letters>", "<3 letters (2)>", "<3 and 3 letters>")
     assert DigitRemoval() == Disclosure().public(DigitRemoval())
@@ -90,7 +90,7 @@ VALIDATION = [Question("v", "d", "Bo has 5.", "What?", (("5",), ("five",)))]
 SET = QuestionSet(TRAIN, VALIDATION, "drop")
 
 
-def test_both_parts_are_asked_on_clean_and_corrupted_contexts() -> None:
+def test_probe_sets_have_both_parts_and_contexts() -> None:
     sets = dict(probe_sets(SET, DigitRemoval()))
     assert list(SETS) == list(sets)
     assert [q.context for q in TRAIN] == [q.context for q in sets["train"].questions]
@@ -105,7 +105,7 @@ def test_records_are_handed_out_as_records() -> None:
     assert {"records"} == {each.form for _, each in probe_sets(own, DigitRemoval())}
 
 
-def test_the_first_questions_are_asked_and_of_them_the_numeric_ones() -> None:
+def test_selection_takes_first_numeric_questions() -> None:
     assert tuple(map(list, ALL_QUESTIONS.select(SET).values())) == (TRAIN, VALIDATION)
     assert TRAIN[:3] == list(Selection(examples=3).select(SET)["train"])
     assert [TRAIN[0], TRAIN[2]] == list(Selection(examples=3, numeric=True).select(SET)["train"])
@@ -123,7 +123,7 @@ def test_more_questions_than_there_are_cannot_be_asked(selection: Selection, mes
         selection.select(SET)
 
 
-def test_there_must_be_a_numeric_question_where_only_these_are_asked() -> None:
+def test_numeric_selection_needs_a_numeric_question() -> None:
     words = QuestionSet([TRAIN[1]], VALIDATION, "squad")
-    with pytest.raises(ValueError, match="none of the examples has an answer with a digit"):
+    with pytest.raises(ValueError, match="examples: no question has a numeric answer"):
         Selection(numeric=True).select(words)

@@ -1,4 +1,4 @@
-"""Answers against gold answers, by the rules of SQuAD and of DROP."""
+"""Agreement of answers with gold answers, by the rules of SQuAD and DROP."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_words_of_squad_are_normalised(text: str, words: str) -> None:
         ("3 4", "3–4", 0, 0),
     ],
 )
-def test_an_answer_agrees_with_a_gold_answer_of_squad(answer: str, gold: str, exact: float, f1: float) -> None:
+def test_squad_agreement(answer: str, gold: str, exact: float, f1: float) -> None:
     assert pytest.approx((exact, f1)) == squad_agreement((answer,), (gold,))
 
 
@@ -109,19 +109,17 @@ def test_words_of_drop_are_normalised(text: str, words: str) -> None:
         ([""], [], 0, 0),
     ],
 )
-def test_an_answer_agrees_with_a_gold_answer_of_drop(
-    answer: list[str], gold: list[str], exact: float, f1: float
-) -> None:
+def test_drop_agreement(answer: list[str], gold: list[str], exact: float, f1: float) -> None:
     assert (exact, f1) == drop_agreement(tuple(answer), tuple(gold))
 
 
-def test_spans_are_aligned_as_is_best_for_all_and_not_one_after_the_other() -> None:
+def test_spans_are_aligned_jointly() -> None:
     # The first gold span agrees best with the first span (.8 against .5), but the second one more so (1 against .67).
     assert drop_agreement(("red fox", "red"), ("fox red hen", "fox red")) == (0.0, 0.75)
 
 
 @pytest.mark.parametrize("scorer", ["squad", "drop"])
-def test_the_gold_answer_that_agrees_best_counts_for_each_score(scorer: Scorer) -> None:
+def test_best_gold_answer_counts_per_score(scorer: Scorer) -> None:
     assert score_answer(scorer, ("the end",), (("beginning",), ("end",), ("of the end",))) == (1.0, 1.0)
     assert tuple(round(s, 1) for s in score_answer(scorer, ("red fox",), (("hen",), ("red",), ("red fox x",)))) == (
         0.0,
@@ -140,5 +138,5 @@ def test_blank_gold_answers_of_drop_are_passed_over() -> None:
 
 
 def test_without_gold_answers_there_is_no_score() -> None:
-    with pytest.raises(ValueError, match="there is no gold answer"):
+    with pytest.raises(ValueError, match="expected at least one gold answer"):
         score_answer("squad", ("4",), ())

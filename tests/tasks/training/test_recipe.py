@@ -26,7 +26,7 @@ def test_a_schedule_changes_the_rate_after_so_many_epochs() -> None:
         *(
             (
                 {"schedule": pairs},
-                f"schedule is {re.escape(str(pairs))}; it must be pairs of an epoch from 1, ascending,",
+                f"schedule is {re.escape(str(pairs))}; it must be pairs of ascending epochs from 1 and",
             )
             for pairs in (((2, 0.5), (1, 0.1)), ((2, 0.1), (2, 0.01)), ((0, 0.1),), ((1, 0.0),))
         ),

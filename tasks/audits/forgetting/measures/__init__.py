@@ -1,4 +1,4 @@
-"""What the audit measures, each table with its question, formula, task and rows of the summary; and the summary."""
+"""The measures of the audit and their summary."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MEASURES = (
 )
 
 
-@task(version=6, name="forgetting.summary", gathers=True)
+@task(version=7, name="forgetting.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
-    """The rows of SUMMARY, from whichever tables there are, the answer's first."""
+    """The rows of SUMMARY from the tables that exist, starting with the answer's."""
     return summarise(MEASURES, inputs, config)

@@ -1,9 +1,9 @@
-"""What do the field's measures of unlearning say of each target? U-LiRA, forgetting quality and PrivLeak.
+"""U-LiRA, forgetting quality and PrivLeak: published measures of unlearning for each target.
 
-They compare the target's models with the calibration models as the retrained ones, by what both say of D_Q and, for
-PrivLeak, of the control set. They decide nothing here: U-LiRA and forgetting quality need many models of one target,
-which an owner does not give, and all three take any difference from retrained models for memory, also one by other data
-or another design. The formulas stand in `unlearning_scores`, with their sources.
+They compare the target's models with the calibration models as the retrained ones, on D_Q and, for PrivLeak, the
+control set. They decide nothing here: U-LiRA and forgetting quality need several models of one target, which an owner
+does not give, and all three mistake any difference from retrained models, such as other data or another design, for
+memory. The formulas and their sources are in `unlearning_scores`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tasks.audits.forgetting.exchangeability import log_odds
 from tasks.audits.forgetting.scoring import Scoring
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.unlearning_scores import (
-    LEAST,
+    FEWEST_MODELS,
     forgetting_quality,
     permutation_test,
     privleak,
@@ -31,7 +31,7 @@ from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, column_estimate, interval_columns, interval_fields, row
 from tasks.external.confidences import round_confidences
 
-# One row per target that a model answers for. Estimates have 95 % intervals over models; null where there is none.
+# One row per target with answers. Estimates have 95 % intervals over models; null without an interval.
 BASELINES = pa.schema(
     [
         ("target", pa.int32()),
@@ -45,9 +45,9 @@ BASELINES = pa.schema(
         *interval_fields("quality"),  # forgetting quality; `quality_null` after retraining
         ("quality_pairs", pa.int32()),
         ("quality_null", pa.float64()),
-        ("quality_p", pa.float64()),  # of a quality as low as this where the target is retrained
-        *interval_fields("privleak"),  # 0 after retraining, -1 where D_Q is known and the control set is not
-        ("missing", pa.string()),  # which of them are null, and why; null where none is
+        ("quality_p", pa.float64()),  # p-value of the quality if the target is retrained
+        *interval_fields("privleak"),  # 0 after retraining; towards -1: more certain about D_Q
+        ("missing", pa.string()),  # which of them are null, with the reason; null if none is
     ]
 )
 
@@ -61,35 +61,37 @@ class Baselines:
 
 @task(version=2, name="forgetting.baselines", gathers=True)
 def baselines(config: Baselines, inputs: Inputs) -> pa.Table:
-    """What is said of each target (BASELINES), by its number, from tables of CONFIDENCES.
+    """Compute the measures of each target (BASELINES), by its number, from tables of CONFIDENCES.
 
-    A target no model of which is there has no row.
+    A target without answers has no row.
     """
     matrix = confidence_matrix(inputs)
-    found = [
+    rows = [
         target_row(matrix, number, target)
         for number, target in enumerate(config.targets)
         if matrix.replicates("target", number)
     ]
-    return pa.Table.from_pylist(found, BASELINES)
+    return pa.Table.from_pylist(rows, BASELINES)
 
 
 def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> dict[str, Any]:
-    """The target's row of BASELINES, all confidences at the precision that its own were printed with."""
-    models, others = matrix.replicates("target", number), matrix.replicates("calibration")
+    """The target's row of BASELINES, with all confidences at the target's printed precision."""
+    models, calibration = matrix.replicates("target", number), matrix.replicates("calibration")
     printed = max(matrix.models[model].printed for model in models)
-    own, retrained = (round_confidences(matrix.confidences(some), printed) for some in (models, others))
-    asked = ~matrix.is_control
-    kinds = log_odds(own[:, asked], printed), log_odds(retrained[:, asked], printed)
+    target_confidences, calibration_confidences = (
+        round_confidences(matrix.confidences(group), printed) for group in (models, calibration)
+    )
+    is_query = ~matrix.is_control
+    kinds = log_odds(target_confidences[:, is_query], printed), log_odds(calibration_confidences[:, is_query], printed)
     likelihood, quality = u_lira_accuracy(*kinds), forgetting_quality(*kinds)
     chance = permutation_test(*kinds)
-    leak = privleak(own, retrained, matrix.is_control)
+    leak = privleak(target_confidences, calibration_confidences, matrix.is_control)
     return {
         "target": number,
         "name": target.name,
         "models": len(models),
-        "retrained": len(others),
-        "images": int(asked.sum()),
+        "retrained": len(calibration),
+        "images": int(is_query.sum()),
         "control": int(matrix.is_control.sum()),
         **interval_columns("u_lira", likelihood),
         "u_lira_pairs": likelihood.n,
@@ -98,17 +100,17 @@ def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> di
         "quality_null": None if chance is None else chance[0],
         "quality_p": None if chance is None else chance[1],
         **interval_columns("privleak", leak),
-        "missing": describe_missing(len(models), len(others), bool(matrix.is_control.any())),
+        "missing": describe_missing(len(models), len(calibration), bool(matrix.is_control.any())),
     }
 
 
 def describe_missing(models: int, retrained: int, control: bool) -> str | None:
-    """Which of the three there cannot be with so many models of the target and of D_C, and why."""
+    """The measures that are undefined for these numbers of models, with the reason."""
     reasons = []
-    if min(models, retrained) < LEAST:
+    if min(models, retrained) < FEWEST_MODELS:
         reasons.append(
-            f"U-LiRA and forgetting quality need {LEAST} models of the target and {LEAST} calibration models; there "
-            f"are {models} and {retrained}"
+            f"U-LiRA and forgetting quality need {FEWEST_MODELS} models of the target and {FEWEST_MODELS} calibration "
+            f"models; there are {models} and {retrained}"
         )
     if not control:
         reasons.append("PrivLeak needs a control set")
@@ -120,22 +122,21 @@ def plan(_data: DataSets, scoring: Scoring) -> Job:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """The three measures of each target; those that cannot be have no value, and n is 0."""
-    found = tables.rows(BASELINES)
-    for target in found:
+    """The three measures of each target; an undefined measure has no value, and n is 0."""
+    target_rows = tables.rows(BASELINES)
+    for target in target_rows:
         yield row(
             "U-LiRA accuracy", {"target": target["name"]}, _read_estimate(target, "u_lira"), "pair of trainings", 0.5
         )
-    for target in found:
+    for target in target_rows:
         null, p = target["quality_null"], target["quality_p"]
         value = _read_estimate(target, "quality")
         yield row("forgetting quality", {"target": target["name"]}, value, "pair of trainings", null, p)
-    for target in found:
+    for target in target_rows:
         yield row("PrivLeak", {"target": target["name"]}, _read_estimate(target, "privleak"), "training", 0.0)
 
 
 def _read_estimate(target: Row, name: str) -> Estimate:
-    """An estimate of a row of BASELINES."""
     pairs = f"{name}_pairs"
     n = target[pairs] if pairs in target else 0 if target[name] is None else target["models"]
     return column_estimate(target, name, int(n))

@@ -1,11 +1,10 @@
-"""Has a target forgotten D_Q? The test of exchangeability, the share of D_Q that it may hold, and the answer.
+"""Has a target forgotten D_Q? The randomisation test, the share of D_Q that the target may hold, and the answer.
 
-    p = chance that a model that never saw D_Q is as much surer of it than of the control set
-    share = share of D_Q that models of a known share would have to hold for the target's effect
+    p = chance that a model that never saw D_Q is at least as much more certain about it than about the control set
+    share = share of D_Q that models with the target's effect hold
 
-with the limits of the share, each of 95 % on its side. `decision` says by which rule the answer follows, and how often
-it is wrong; `exchangeability` and `held_share` how the numbers are computed. Several models of one
-target answer together: their scores are averaged image by image.
+with limits of 95 % on each side. `decision` has the rules and their error rates, `exchangeability` and `held_share` the
+formulas. Several models of one target are judged together: their scores are averaged image by image.
 """
 
 from __future__ import annotations
@@ -19,18 +18,12 @@ import pyarrow as pa
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.config import About
 from tasks.audits.forgetting.data_sets import DataSets
-from tasks.audits.forgetting.decision import (
-    DecisionScore,
-    RecognitionTrial,
-    TargetEvidence,
-    decide,
-    holm_adjustment,
-    score_decision,
-)
+from tasks.audits.forgetting.decision import DecisionScore, decide, holm_adjustment, score_decision
 from tasks.audits.forgetting.held_share import UNKNOWN, count_disagreements
 from tasks.audits.forgetting.measures import recognition
 from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, TargetEffect
 from tasks.audits.forgetting.scoring import Scoring
+from tasks.audits.forgetting.target_evidence import RecognitionTrial, TargetEvidence
 from tasks.audits.forgetting.trainings import ModelId
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.learning import accuracy_row
@@ -39,46 +32,47 @@ from tasks.contract.summaries import Estimate, Row, column_estimate, interval_co
 from tasks.contract.ties import tied_row
 from tasks.numerics import statistics
 
-# One row per target that a model answers for.
+# One row per target with answers.
 DECISIONS = pa.schema(
     [
         ("target", pa.int32()),
         ("name", pa.string()),
         ("source", pa.string()),  # training, model, outputs
-        ("query", pa.float64()),  # shares trained on; null where they are not known
+        ("query", pa.float64()),  # shares trained on; null if unknown
         ("calibration", pa.float64()),
         ("outside", pa.float64()),
         ("models", pa.int32()),  # replicates of the target
-        # How much surer of D_Q, in standard deviations of chance; null without a control set. Its 95 % interval is over
-        # trainings; null where no two show how these vary.
+        # How much more certain about D_Q, in standard deviations of chance; null without a control set. The interval
+        # (95 %) is over trainings; null with fewer than two.
         *interval_fields("effect"),
-        ("p", pa.float64()),  # of the test of exchangeability
+        ("p", pa.float64()),  # of the randomisation test
         ("p_adjusted", pa.float64()),  # over the targets (Holm)
-        ("p_other", pa.float64()),  # of the test on its other side: surer of the control set
-        # Of D_Q held; null where it is not known. Each limit is of 95 % on its side; the upper is 1 beyond the largest
-        # known share.
+        ("p_other", pa.float64()),  # of the other side: more certain about the control set
+        # Share of D_Q held; null if unknown. Each limit is of 95 % on its side; the upper is 1 beyond the largest known
+        # share.
         *interval_fields("share"),
-        ("accuracy", pa.float64()),  # on the control set; null where a table does not say it
+        ("accuracy", pa.float64()),  # on the control set; null if a table lacks it
         ("accuracy_calibration", pa.float64()),  # of the calibration models
         ("accuracy_p", pa.float64()),  # of a difference
         ("agreement", pa.float64()),  # with the calibration models on the control set
         ("agreement_calibration", pa.float64()),
         ("agreement_p", pa.float64()),
-        ("repeats", pa.int32()),  # pictures that were handed out twice
-        ("disagreeing", pa.int32()),  # of these with two answers
-        ("tied", pa.float64()),  # share of pairs of images of one class with one confidence, of the harder images
+        ("repeats", pa.int32()),  # images that were sent twice
+        ("disagreeing", pa.int32()),  # repeated images with two answers
+        ("tied", pa.float64()),  # share of pairs of hard images of one class with equal confidences
         ("decision", pa.string()),  # forgotten, not forgotten, not assessable, undecided
-        ("reason", pa.string()),  # why not assessable or undecided, else null
-        ("right", pa.string()),  # right, undecided, wrong; null where not known
+        ("reason", pa.string()),  # the reason for not assessable or undecided, else null
+        ("right", pa.string()),  # right, undecided, wrong; null if the training is unknown
         ("images", pa.int64()),  # of D_Q
         ("controls", pa.int64()),
         ("units", pa.int64()),  # of both: groups of images that were drawn together
     ]
 )
 HELD = "share of D_Q held"
-SURER, LESS = "surer of D_Q than of control", "surer of control than of D_Q"  # the metrics with the p-values
+SURER = "more certain about D_Q"  # with the p-value of the test
+LESS = "more certain about control"  # with the p-value of its other side
 CHECKS = ("accuracy", "agreement")
-REPEATED = "repeated pictures with two answers"
+REPEATED = "repeated images with two answers"
 METRIC_BY_SCORE: Mapping[DecisionScore, str] = {
     "right": "targets decided rightly",
     "undecided": "targets undecided",
@@ -88,64 +82,71 @@ METRIC_BY_SCORE: Mapping[DecisionScore, str] = {
 
 @task(version=7, name="forgetting.decisions", gathers=True)
 def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
-    """What is decided of each target (DECISIONS), by its number, from tables of CONFIDENCES.
+    """Judge each target (DECISIONS), by its number, from tables of CONFIDENCES.
 
-    A target no model of which is there has no row. Where a table of RECOGNITION is there, too, it bears on targets that
-    are tables of outputs.
+    A target without answers has no row. A table of RECOGNITION affects targets that are tables of outputs.
     """
     trial = recognition.read_trial(inputs)
     matrix = confidence_matrix([table for table in inputs if not table.schema.equals(recognition.RECOGNITION)])
-    there = {number: models for number in range(len(config.targets)) if (models := matrix.replicates("target", number))}
-    places = {number: max(matrix.models[model].printed for model in models) for number, models in there.items()}
-    found = {printed: ModelEffects(config, matrix, printed) for printed in set(places.values())}
-    by_number = {number: found[printed] for number, printed in places.items()}
-    tested = {number: of.test_target(number, there[number]) for number, of in by_number.items() if of.is_controlled}
-    p = dict(zip(tested, holm_adjustment([of.p.surer for of in tested.values()]), strict=True))
+    target_models = {
+        number: models for number in range(len(config.targets)) if (models := matrix.replicates("target", number))
+    }
+    resolutions = {
+        number: max(matrix.models[model].printed for model in models) for number, models in target_models.items()
+    }
+    effects_by_resolution = {printed: ModelEffects(config, matrix, printed) for printed in set(resolutions.values())}
+    by_number = {number: effects_by_resolution[printed] for number, printed in resolutions.items()}
+    tested = {
+        number: effects.test_target(number, target_models[number])
+        for number, effects in by_number.items()
+        if effects.is_controlled
+    }
+    p = dict(zip(tested, holm_adjustment([effects.p.surer for effects in tested.values()]), strict=True))
     rows = [
         target_row(by_number[number], number, models, tested.get(number), p.get(number), trial)
-        for number, models in there.items()
+        for number, models in target_models.items()
     ]
     return pa.Table.from_pylist(rows, DECISIONS)
 
 
 def target_row(
-    found: ModelEffects,
+    model_effects: ModelEffects,
     number: int,
     models: Sequence[ModelId],
     tested: TargetEffect | None,
     p_adjusted: float | None,
     trial: RecognitionTrial | None = None,
 ) -> dict[str, Any]:
-    target, matrix = found.config.targets[number], found.matrix
-    effects, held, accuracy, agreed = Estimate(None, None, None, len(models)), None, UNKNOWN, UNKNOWN
+    target, matrix = model_effects.config.targets[number], model_effects.matrix
+    effects, held_share, accuracy, agreement = Estimate(None, None, None, len(models)), None, UNKNOWN, UNKNOWN
     if tested is not None:
-        value, curve = tested.effect, found.curve(("target", number))
+        value, curve = tested.effect, model_effects.curve(("target", number))
         reach = None if curve is None else curve.interval_half_width(len(models))
         low, high = (None, None) if reach is None else (value - reach, value + reach)
         effects = Estimate(value, low, high, len(models))
-        held = None if curve is None else curve.estimate_share(value, len(models))
-        accuracy, agreed = found.likeness_checks(models)
-    said = [matrix.models[model] for model in models]
-    twice = [count_disagreements(of.confidence, of.again, of.printed) for of in said]
+        held_share = None if curve is None else curve.estimate_share(value, len(models))
+        accuracy, agreement = model_effects.likeness_checks(models)
+    answers = [matrix.models[model] for model in models]
+    twice = [count_disagreements(answer.confidence, answer.again, answer.printed) for answer in answers]
     disagree, repeats = (sum(counts) for counts in zip(*twice, strict=True))
-    other = None if tested is None else tested.p.less_sure
-    negligible = found.config.negligible
+    p_other = None if tested is None else tested.p.less_sure
+    negligible = model_effects.config.negligible
     unbound = trial if target.source == "outputs" else None
-    tied = None if tested is None else found.tied_share(models)
+    tied = None if tested is None else model_effects.tied_share(models)
     evidence = TargetEvidence(
         len(models),
         p_adjusted,
-        held,
+        held_share,
         accuracy,
-        agreed,
+        agreement,
         negligible,
         disagree,
         repeats,
-        other,
+        p_other,
         unbound,
         None if tied is None else tied_row(tied, matrix.images, "image", target=target.name),
     )
-    decision = decide(found.config, evidence)
+    decision = decide(model_effects.config, evidence)
     return {
         "target": number,
         "name": target.name,
@@ -157,14 +158,14 @@ def target_row(
         **interval_columns("effect", effects),
         "p": None if tested is None else tested.p.surer,
         "p_adjusted": evidence.p,
-        "p_other": other,
-        **interval_columns("share", held or Estimate(None, None, None, 0)),
+        "p_other": p_other,
+        **interval_columns("share", held_share or Estimate(None, None, None, 0)),
         "accuracy": accuracy.value,
         "accuracy_calibration": accuracy.expected,
         "accuracy_p": accuracy.p,
-        "agreement": agreed.value,
-        "agreement_calibration": agreed.expected,
-        "agreement_p": agreed.p,
+        "agreement": agreement.value,
+        "agreement_calibration": agreement.expected,
+        "agreement_p": agreement.p,
         "repeats": repeats,
         "disagreeing": disagree,
         "tied": tied,
@@ -184,9 +185,10 @@ def plan(data: DataSets, scoring: Scoring) -> Job:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """The share of each target, its effect with the test, its likeness on the control set, and how many are right.
+    """The share of each target, its effect with the test, its likeness on the control set, and the number decided
+    rightly.
 
-    A target that nothing is known of, since no model of it answered, has a row without a value.
+    A target without answers has a row without a value.
     """
     table = tables.one(DECISIONS)
     if table is None:
@@ -195,14 +197,14 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     yield from (share_row(target) for target in judged)
     answered = {target["name"] for target in judged}
     yield from (unanswered_row(target.name) for target in about.targets if target.name not in answered)
-    for of in (side_rows, likeness_rows, tie_rows):
+    for make_rows in (side_rows, likeness_rows, tie_rows):
         for target in judged:
-            yield from of(target)
+            yield from make_rows(target)
     yield from _given_accuracy_rows(judged, about)
-    known = [target["right"] for target in judged if target["right"] is not None]
-    if known:
+    known_scores = [target["right"] for target in judged if target["right"] is not None]
+    if known_scores:
         for answer, metric in METRIC_BY_SCORE.items():
-            yield row(metric, {}, statistics.proportion(known.count(answer), len(known)), "target")
+            yield row(metric, {}, statistics.proportion(known_scores.count(answer), len(known_scores)), "target")
 
 
 def control_metric(check: str) -> str:
@@ -210,17 +212,17 @@ def control_metric(check: str) -> str:
 
 
 def share_row(target: Row) -> Row:
-    held = column_estimate(target, "share", target["models"])
-    return row(HELD, {"target": target["name"]}, held, "training", 0.0)
+    held_share = column_estimate(target, "share", target["models"])
+    return row(HELD, {"target": target["name"]}, held_share, "training", 0.0)
 
 
 def unanswered_row(name: str) -> Row:
-    """The same of a target that nothing is known of, since no model of it answered."""
+    """The share of a target without answers."""
     return row(HELD, {"target": name}, Estimate(None, None, None, 0), "training", 0.0)
 
 
 def side_rows(target: Row) -> Iterator[Row]:
-    """The effect with the p-value of either side of the test; nothing without a control set."""
+    """The effect with the p-value of each side of the test; nothing without a control set."""
     setting = {"target": target["name"]}
     surer = column_estimate(target, "effect", target["models"])
     if surer.value is not None:
@@ -231,33 +233,33 @@ def side_rows(target: Row) -> Iterator[Row]:
 
 
 def likeness_rows(target: Row) -> Iterator[Row]:
-    """How like the calibration models the target is on the control set; nothing without one."""
+    """The target's likeness to the calibration models on the control set; nothing without one."""
     if target["effect"] is None:
         return
     setting = {"target": target["name"]}
     for check in CHECKS:
-        value, expected, p = (target[f"{check}{of}"] for of in ("", "_calibration", "_p"))
-        found = Estimate(value, None, None, 0 if value is None else target["models"])
-        yield row(control_metric(check), setting, found, "training", expected, p_value=p)
+        value, expected, p = (target[f"{check}{suffix}"] for suffix in ("", "_calibration", "_p"))
+        estimate = Estimate(value, None, None, 0 if value is None else target["models"])
+        yield row(control_metric(check), setting, estimate, "training", expected, p_value=p)
     if target["repeats"]:
         differ = statistics.proportion(target["disagreeing"], target["repeats"])
         yield row(REPEATED, setting, differ, "picture", 0.0)
 
 
 def _given_accuracy_rows(judged: Sequence[Row], about: About) -> Iterator[Row]:
-    """The accuracy of each given target on the control set, if its answers say it; of those trained here `fits` has it.
+    """The accuracy of each given target on the control set, if known; `fits` has the accuracy of trained models.
 
-    The best constant answer is that to D_Q, of whose source the control set is.
+    The best constant answer is that of D_Q, from whose source the control set comes.
     """
     for target in judged:
         if target["source"] != "training" and target["accuracy"] is not None:
             accuracy = statistics.proportion(round(target["accuracy"] * target["controls"]), target["controls"])
-            of = f"given model {target['name']}"
-            yield accuracy_row(accuracy, "the control set", about.chance, "image", of=of)
+            model_name = f"given model {target['name']}"
+            yield accuracy_row(accuracy, "the control set", about.chance, "image", of=model_name)
 
 
 def tie_rows(target: Row) -> Iterator[Row]:
-    """How many of the target's confidences are equal; nothing without a test."""
+    """The share of equal confidences of the target; nothing without a test."""
     if target["tied"] is not None:
         yield tied_row(target["tied"], target["images"], "image", target=target["name"])
 

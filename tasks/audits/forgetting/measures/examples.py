@@ -1,8 +1,7 @@
-"""What are the query models to know? One image of each class from each part of the data, and how many there are.
+"""One image of each class from each part of the data, with the numbers of images and groups, such as patients.
 
-An image is drawn uniformly from those of its class and part. Images and groups, such as patients, are counted.
-
-Liu & Tsaftaris 2020, "Have you forgotten?", figure 2: ACDC's groups at either field strength.
+An image is drawn uniformly from its class and part. Liu & Tsaftaris 2020, "Have you forgotten?", figure 2: ACDC's
+groups at both field strengths.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ EXAMPLES = pa.schema(
         ("part", pa.string()),  # query, calibration, outside
         ("data", pa.string()),  # the data set's name, without folders
         ("label", pa.int32()),
-        ("name", pa.string()),  # of the class; null where it has none
+        ("name", pa.string()),  # of the class; null if it has none
         ("row", pa.int64()),  # of the data set's training split
         ("images", pa.int64()),  # of the class in the part
-        ("groups", pa.int64()),  # that these are from, such as patients; as many as images where images have none
+        ("groups", pa.int64()),  # groups of these images, such as patients; the number of images if they have no groups
     ]
 )
 
@@ -48,13 +47,13 @@ class Examples(Ranged):
 
     @property
     def parts(self) -> dict[str, Part | Remainder]:
-        named = {"query": self.query, "calibration": self.calibration, "outside": self.outside}
-        return {name: part for name, part in named.items() if part is not None}
+        parts = {"query": self.query, "calibration": self.calibration, "outside": self.outside}
+        return {name: part for name, part in parts.items() if part is not None}
 
 
 @task(version=2, name="forgetting.examples")
 def examples(config: Examples, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """Part by part and class by class one image (EXAMPLES), each as likely as any; none of a class that has none."""
+    """Draw one image of each class in each part (EXAMPLES), uniformly; empty classes have none."""
     images = [image for name, part in config.parts.items() for image in _draw_examples(name, part, config.seed)]
     return pa.Table.from_pylist(images, EXAMPLES)
 
@@ -66,14 +65,14 @@ def _draw_examples(name: str, part: Part | Remainder, seed: int) -> Iterator[dic
     labels = images.train_labels[indices]
     groups = groups_of(images, indices)
     for label in np.unique(labels).tolist():
-        there = indices[labels == label]
+        class_rows = indices[labels == label]
         yield {
             "part": name,
             "data": part.data.named().name,
             "label": label,
             "name": images.names[label] if images.names else None,
-            "row": int(seeds.generator(seed, name, label).choice(there)),
-            "images": len(there),
+            "row": int(seeds.generator(seed, name, label).choice(class_rows)),
+            "images": len(class_rows),
             "groups": len(np.unique(groups[labels == label])),
         }
 
@@ -84,7 +83,7 @@ def plan(data: DataSets, _scoring: object) -> Job:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """How many images there are of each class in each part, and in how many groups."""
+    """The numbers of images and groups of each class in each part."""
     for image in tables.rows(EXAMPLES):
         setting = {"part": image["part"], "class": image["name"] or image["label"]}
         yield row("images", setting, alone(float(image["images"]), image["groups"]), "group")

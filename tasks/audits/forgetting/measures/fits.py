@@ -1,9 +1,9 @@
-"""How well did each training learn what it was trained on?
+"""Training accuracy: how well each training learnt its data.
 
-    train accuracy = share of the images trained on that the model gets right, asked as in use
+    train accuracy = share of the training images that the model classifies correctly, in evaluation mode
 
-A model that has not learnt its own data says little of them: Liu & Tsaftaris 2020, "Have you forgotten?", ask for
-adequate training accuracy. Below ADEQUATE the result warns.
+A model that has not learnt its data reveals little about them: Liu & Tsaftaris 2020, "Have you forgotten?", ask for
+adequate training accuracy. The result warns below ADEQUATE.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FITS = pa.schema(
 
 @dataclass(frozen=True)
 class Fit:
-    """Whose training it was."""
+    """The model whose training is summarised."""
 
     model: ModelId
 
@@ -76,8 +76,8 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
         if accuracies:
             yield row("train accuracy", {"models": kind}, statistics.mean(accuracies), "training")
     if fits:
-        least = min(fitted["train_accuracy"] for fitted in fits)
-        yield row("lowest train accuracy", {}, alone(least, len(fits)), "training")
+        lowest = min(fitted["train_accuracy"] for fitted in fits)
+        yield row("lowest train accuracy", {}, alone(lowest, len(fits)), "training")
         accuracy = statistics.within_shares(statistics.mean([fitted["train_accuracy"] for fitted in fits]))
         yield accuracy_row(accuracy, "images trained on", about.chance, "training")
 

@@ -1,10 +1,10 @@
-"""How little of D_Q in training is found? Models of known shares that are told from those that never saw it.
+"""Power: the detection rate of models trained on a known share of D_Q.
 
-    power(share) = models that the test of exchangeability refuses, each audited alone / models of the share
+    power(share) = models that the randomisation test accuses, each audited alone / models of the share
 
-beside all of D_C, with its Wilson interval; at share 0, of the calibration models, each beside the others, it is the
-rate of false alarms. The smallest share found is the one from which on, for it and all greater ones, REQUIRED_POWER is
-reached. At each share stands how often the rule would have called its models forgotten.
+in addition to all of D_C, with its Wilson interval. At share 0, where each calibration model is compared with the
+others, it is the rate of false alarms. The smallest detected share is the smallest from which on all shares reach
+REQUIRED_POWER. Each share also has the number of its models that would be cleared.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.data_sets import DataSets
-from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, SingleAudit
 from tasks.audits.forgetting.scoring import Scoring
+from tasks.audits.forgetting.target_evidence import LEVEL
 from tasks.contract.grouping import group_by
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -30,35 +30,35 @@ REQUIRED_POWER = 0.8
 # One row per share, in rising order.
 POWER = pa.schema(
     [
-        ("share", pa.float64()),  # of D_Q in training, beside all of D_C; 0: none, which counts false alarms
+        ("share", pa.float64()),  # of D_Q in training, in addition to all of D_C; 0: false alarms
         ("models", pa.int32()),
-        ("detected", pa.int32()),  # of them refused, each audited alone
+        ("detected", pa.int32()),  # models accused, each audited alone
         *interval_fields("power"),  # detected / models, with its Wilson interval
         ("effect", pa.float64()),  # the mean of their effects, with its 95 % interval over trainings
         ("low", pa.float64()),
         ("high", pa.float64()),
-        ("cleared", pa.int32()),  # of them with an upper limit of the share that is negligible, and not refused
+        ("cleared", pa.int32()),  # models with a negligible upper limit that are not accused
     ]
 )
 
 
 @dataclass(frozen=True)
 class Power:
-    """The targets and how they are decided on: as in the table of decisions."""
+    """The configuration of the decisions, as in the table of decisions."""
 
     decisions: Decisions
 
 
 @task(version=2, name="forgetting.power", gathers=True)
 def power(config: Power, inputs: Inputs) -> pa.Table:
-    """The detections at each share (POWER), from tables of CONFIDENCES; none without a control set.
+    """Count the detections at each share (POWER), from tables of CONFIDENCES; empty without a control set.
 
-    Models of a share that have not answered are missing, and with them a share that has none.
+    Models without answers are missing, as are shares without models.
     """
-    found = ModelEffects(config.decisions, confidence_matrix(inputs))
-    if not found.is_controlled:
+    model_effects = ModelEffects(config.decisions, confidence_matrix(inputs))
+    if not model_effects.is_controlled:
         return POWER.empty_table()
-    by_share = group_by(found.single_audits(), lambda single: single.share)
+    by_share = group_by(model_effects.single_audits(), lambda single: single.share)
     rows = [_power_row(share, by_share[share], config.decisions.negligible) for share in sorted(by_share)]
     return pa.Table.from_pylist(rows, POWER)
 
@@ -79,7 +79,7 @@ def _power_row(share: float, models: Sequence[SingleAudit], negligible: float) -
 
 
 def smallest_detected_share(powers: Mapping[float, float]) -> float | None:
-    """The smallest share above 0 from which on, for it and all greater ones, power suffices; None: no such."""
+    """The smallest share above 0 from which on all shares reach REQUIRED_POWER; None if there is none."""
     smallest = None
     for share in sorted((share for share in powers if share > 0), reverse=True):
         if powers[share] < REQUIRED_POWER:
@@ -89,15 +89,15 @@ def smallest_detected_share(powers: Mapping[float, float]) -> float | None:
 
 
 def plan(data: DataSets, scoring: Scoring) -> Job | tuple[()]:
-    """Nothing without a control set, and without a model of a known share."""
-    known = any(target.is_beside_all and target.remembers for target in scoring.targets)
-    if not data.query.is_controlled or not (scoring.decisions.partial or known):
+    """Plan nothing without a control set or without a model of a known share."""
+    has_known_target = any(target.is_beside_all and target.remembers for target in scoring.targets)
+    if not data.query.is_controlled or not (scoring.decisions.partial or has_known_target):
         return ()
     return Job(power, Power(scoring.decisions), scoring.answers)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """Power at each share of D_Q, and the smallest share from which on most are found."""
+    """Power at each share of D_Q, and the smallest detected share."""
     shares = tables.rows(POWER)
     for share in shares:
         rate = column_estimate(share, "power", share["models"])

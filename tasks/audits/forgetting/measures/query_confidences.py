@@ -1,16 +1,13 @@
-"""What does each model say of the query set and of the control set? The probability of the true class of each image.
+"""Each model's confidences about the query set and the control set: the probability of the true class of each image.
 
     c = softmax(logits)[true class]
 
-in float32, the precision of the models, before any threshold; or as printed in a table of outputs. All other measures
-of scores are computed from these numbers. c near 1: the model is sure of the image's class.
+in float32, the models' precision, or as printed in a table of outputs. All other measures of scores are computed from
+these numbers. Liu & Tsaftaris 2020, "Have you forgotten?", section 3.
 
-Liu & Tsaftaris 2020, "Have you forgotten?", section 3.
-
-Beside it, which key was promised to who answered for the pictures? The key says of each picture that was handed out
-whether it is of D_Q or of the control set. An owner who is sent it once the table is there can compute its SHA-256, and
-see that it is the one that stood in README.txt before anything was answered. Only where a table of outputs was given,
-and there is a control set that nobody could guess: else nothing was promised.
+Also the key that an owner was promised, which identifies each sent image as D_Q or control. The owner can compute its
+SHA-256 once the table is returned and compare it with README.txt. The commitment exists only for tables of outputs and
+a control set that could not be guessed.
 """
 
 from __future__ import annotations
@@ -51,28 +48,28 @@ CONFIDENCES = pa.schema(
         ("replicate", pa.int32()),
         ("set", pa.string()),  # query: D_Q; control
         ("row", pa.int64()),  # of the training split of the set's data
-        ("group", pa.int64()),  # such as the patient; the row where images have none
+        ("group", pa.int64()),  # such as the patient; the row if images have no groups
         ("label", pa.int32()),
         ("confidence", pa.float64()),
-        ("right", pa.bool_()),  # whether no class is more probable; null where a table says nothing of other classes
-        ("again", pa.float64()),  # of the same picture handed out a second time; null where it was not
-        ("resolution", pa.float64()),  # the last place that was printed, or that is compared; 0: float32
-        ("printed", pa.float64()),  # the last place that was printed; 0: float32
+        ("right", pa.bool_()),  # whether no class is more probable; null if a table lacks other classes
+        ("again", pa.float64()),  # confidence in the second copy of the image; null without one
+        ("resolution", pa.float64()),  # last decimal place that was printed, or is compared; 0: float32
+        ("printed", pa.float64()),  # last decimal place that was printed; 0: float32
     ]
 )
 COMMITMENT = pa.schema(
     [
-        ("pictures", pa.int64()),  # that were handed out, those that were so twice counted once each time
-        ("key", pa.string()),  # SHA-256 of the key, as the owner was told it
+        ("pictures", pa.int64()),  # images sent, repeats included
+        ("key", pa.string()),  # SHA-256 of the key in the owner's README.txt
     ]
 )
-HANDED_OUT = "pictures handed out"
+HANDED_OUT = "images handed out"
 DIGITS = 16  # of the key's SHA-256, in the summary
 
 
 @dataclass(frozen=True)
 class Ask:
-    """One model and what it is asked about. Without `file` and `outputs` it is the one trained for the (one) input."""
+    """One model and its images. Without `file` and `outputs` it is the model trained by the (one) input."""
 
     model: ModelId
     probes: ProbeSet
@@ -89,10 +86,10 @@ def batch_key(config: Ask) -> Ask:
 
 @task(version=3, name="forgetting.ask", batch_key=batch_key)
 def ask(config: Ask, inputs: Inputs) -> pa.Table:
-    """The model's confidences (CONFIDENCES), image by image: those of D_Q, then those of the control set."""
+    """The model's confidences (CONFIDENCES), image by image: first D_Q, then the control set."""
     probes = load_probes(config.probes)
     answers = _model_answers(config, inputs, probes)
-    said = answers.confidences
+    values = answers.confidences
     return make_table(
         CONFIDENCES,
         model=config.model.kind,
@@ -102,30 +99,30 @@ def ask(config: Ask, inputs: Inputs) -> pa.Table:
         row=probes.rows,
         group=probes.groups,
         label=probes.labels,
-        confidence=said.values,
-        right=said.right,
+        confidence=values.values,
+        right=values.right,
         again=nan_as_null(answers.again),
-        resolution=max(said.resolution, _comparison_resolution(config.decimals)),
-        printed=said.resolution,
+        resolution=max(values.resolution, _comparison_resolution(config.decimals)),
+        printed=values.resolution,
     )
 
 
 def _comparison_resolution(decimals: int) -> float:
-    """The last place that is compared; 0 where float32 has no more."""
+    """The last decimal place that is compared; 0 beyond float32's precision."""
     return 10.0**-decimals if decimals < SINGLE else 0.0
 
 
 def _model_answers(config: Ask, inputs: Inputs, probes: Probes) -> Answers:
-    """What the model says of the probes; a model that is asked here says the same of the same picture."""
+    """The model's answers about the probes; a model that is evaluated here gives repeats the same answer."""
     if config.outputs is not None:
-        handed = handout_order(config.probes)
-        return table_answers(config.outputs, probes.labels, handed, config.columns, config.interface)
-    said = confidences(config, inputs, probes.images, probes.labels)
-    return Answers(said, np.full(len(probes.labels), np.nan))
+        order = handout_order(config.probes)
+        return table_answers(config.outputs, probes.labels, order, config.columns, config.interface)
+    values = confidences(config, inputs, probes.images, probes.labels)
+    return Answers(values, np.full(len(probes.labels), np.nan))
 
 
 def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> Confidences:
-    """The probability that the model gives each image's label."""
+    """The probability that the model assigns to each image's label."""
     if config.file is not None:
         from tasks.external.loading import load_model
         from tasks.external.outputs import CLASS_ORDER, check_class_order
@@ -144,31 +141,31 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
 
 
 def _label_confidences(log_p: NDArray[np.float64], labels: Labels, name: str) -> Confidences:
-    """The confidences in log-probabilities (n, classes); ValueError where a label is beyond the classes."""
+    """The confidences from log-probabilities (n, classes). Raises ValueError for a label beyond the classes."""
     if labels.max() >= log_p.shape[1]:
         raise ValueError(
-            f"model {name} tells {log_p.shape[1]} classes apart; a label of the query set is {labels.max()}"
+            f"model {name} has {log_p.shape[1]} outputs; expected more than {labels.max()}, a label of the query set"
         )
     of_true = log_p[np.arange(len(labels)), labels]
     return Confidences(round_confidences(np.exp(of_true), 0.0), 0.0, np.asarray(of_true == log_p.max(axis=1)))
 
 
 def plan_answers(question: Scores, data: DataSets, trainings: Mapping[ModelId, Job]) -> Iterator[Job]:
-    """The answers of each model, those that are trained here first; the input of the measures that compare models."""
-    asked = partial(Ask, probes=data.probes, decimals=question.decimals)
+    """Plan the answers of each model, trained ones first; they are the input of the measures that compare models."""
+    make_ask = partial(Ask, probes=data.probes, decimals=question.decimals)
     for model, job in trainings.items():
-        yield Job(ask, asked(model), (job,))
-    given = question.audited
-    if not isinstance(given, Given):
+        yield Job(ask, make_ask(model), (job,))
+    audited = question.audited
+    if not isinstance(audited, Given):
         return
-    for number, file in enumerate(given.models):
-        yield Job(ask, asked(ModelId("target", number, 0), file=file, interface=given.interface))
-    if given.tables is None:
+    for number, file in enumerate(audited.models):
+        yield Job(ask, make_ask(ModelId("target", number, 0), file=file, interface=audited.interface))
+    if audited.tables is None:
         return
-    gives = Interface(gives=given.interface.gives)  # what a table is read by; the rest says how a model is asked
-    columns = given.tables.columns
-    for number, outputs in enumerate(given.outputs, start=len(given.models)):
-        yield Job(ask, asked(ModelId("target", number, 0), outputs=outputs, interface=gives, columns=columns))
+    gives = Interface(gives=audited.interface.gives)  # the only part that affects tables
+    columns = audited.tables.columns
+    for number, outputs in enumerate(audited.outputs, start=len(audited.models)):
+        yield Job(ask, make_ask(ModelId("target", number, 0), outputs=outputs, interface=gives, columns=columns))
 
 
 def plan(_data: DataSets, scoring: Scoring) -> tuple[Job, ...]:
@@ -177,7 +174,7 @@ def plan(_data: DataSets, scoring: Scoring) -> tuple[Job, ...]:
 
 @task(version=1, name="forgetting.commitment")
 def commitment(config: ProbeSet, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The number of pictures and the key's SHA-256 (COMMITMENT), in one row."""
+    """The number of images sent and the key's SHA-256 (COMMITMENT), in one row."""
     key = key_table(config)
     return make_table(COMMITMENT, pictures=key.num_rows, key=Split(key).commitment)
 

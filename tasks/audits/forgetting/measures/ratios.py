@@ -1,16 +1,15 @@
-"""What does the published score say of each target? Its rho with the interval, and what the published rule says.
+"""The published score: each target's rho with its interval, the published rule, and the distances between models.
 
     rho = mean over i, j of KS(q_i, t_j) / mean over i, k of KS(q_i, c_k)
 
-of query models q, calibration models c and the target's models t. About 1: as models that never saw D_Q; near the floor
-over the denominator: as models of D_Q. The published rule, a single triple's rho >= 1, is counted beside it. Neither
+of query models q, calibration models c and the target's models t. About 1: like models that never saw D_Q. Near the
+floor over the denominator: like models of D_Q. The published rule, rho >= 1 of a single triple, is counted. Neither
 decides: see `decisions`.
 
-The published score rounds no confidences. The one-sided score is ours and compares them to `decimals` places.
+The published score compares unrounded confidences; our one-sided score rounds them to `decimals` places.
 
-Beside it, how far apart are the models' confidences, pair by pair? KS as published and one-sided, of a query model and
-another one, both in [0, 1]. The distances among query models are the floor: where calibration models come as close, rho
-tells nothing.
+Distances are the KS of each query model and each other model, as published and one-sided, both in [0, 1]. Distances
+among query models are the floor: if calibration models are as close, rho has no meaning.
 
 Liu & Tsaftaris 2020, "Have you forgotten?", eqs. 2 to 4 and algorithm 1; for the interval see `rho`.
 """
@@ -37,35 +36,35 @@ from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, alone, column_estimate, interval_columns, interval_fields, row
 from tasks.numerics import statistics
 
-# One row per target that a model answers for, and score.
+# One row per target with answers, and score.
 RATIOS = pa.schema(
     [
         ("target", pa.int32()),
         ("name", pa.string()),
         ("score", pa.string()),  # of the distances: published, one-sided
         ("source", pa.string()),  # training, model, outputs
-        ("query", pa.float64()),  # shares trained on; null where they are not known
+        ("query", pa.float64()),  # shares trained on; null if unknown
         ("calibration", pa.float64()),
         ("outside", pa.float64()),
         ("models", pa.int32()),  # replicates of the target
         *interval_fields("ks"),  # A, the mean KS to the query models, with its 95 % interval
-        ("rho", pa.float64()),  # null where it is undefined
+        ("rho", pa.float64()),  # null if it is undefined
         ("low", pa.float64()),
         ("high", pa.float64()),
-        ("rule_forgotten", pa.int32()),  # of the triples, how many the published rule calls forgotten: rho >= 1
-        ("rule_triples", pa.int32()),  # triples of a query, calibration and target model that it can be applied to
-        *interval_fields("ks_calibration"),  # B, of confidences as the target's are read, with its 95 % interval
-        ("floor", pa.float64()),  # the mean KS between query models, of the same
+        ("rule_forgotten", pa.int32()),  # triples that the published rule calls forgotten: rho >= 1
+        ("rule_triples", pa.int32()),  # triples of a query, calibration and target model with a rho
+        *interval_fields("ks_calibration"),  # B, at the target's resolution, with its 95 % interval
+        ("floor", pa.float64()),  # mean KS between query models, at the same resolution
         ("images", pa.int64()),
     ]
 )
-# One row per pair of a query model and another one.
+# One row per pair of a query model and another model.
 DISTANCES = pa.schema(
     [
         ("query", pa.int32()),  # replicate of the query model
-        ("model", pa.string()),  # what the other one is: query, calibration, target
-        ("target", pa.int32()),  # its number; null where it is none
-        ("replicate", pa.int32()),  # of the other one; a pair of query models is there in either order
+        ("model", pa.string()),  # kind of the other model: query, calibration, target
+        ("target", pa.int32()),  # its number; null if it is no target
+        ("replicate", pa.int32()),  # of the other model; a pair of query models occurs in either order
         ("ks", pa.float64()),
         ("below", pa.float64()),  # one-sided: how far the other model's confidences lie below the query model's
         ("images", pa.int64()),
@@ -83,9 +82,9 @@ class Ratios:
 
 @task(version=4, name="forgetting.ratios", gathers=True)
 def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
-    """What is said of each target (RATIOS), by its number, from tables of CONFIDENCES.
+    """Compute rho of each target (RATIOS), by its number, from tables of CONFIDENCES.
 
-    A target no model of which is there has no rows, and without any query model there is none at all.
+    A target without answers has no rows, and without a query model the table is empty.
     """
     matrix = confidence_matrix(inputs)
     if not matrix.replicates("query"):
@@ -102,7 +101,7 @@ def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
 def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget, score: Score) -> dict[str, Any]:
     models = matrix.replicates("target", number)
     comparison = compare_target(matrix, models, score)
-    forgotten, triples = _published_rule(comparison.ratio, matrix, models, given=target.source != "training")
+    forgotten, triples = _published_rule(comparison.ratio, matrix, models, is_given=target.source != "training")
     rho = comparison.ratio.rho
     return {
         "target": number,
@@ -125,19 +124,21 @@ def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget, score
     }
 
 
-def _published_rule(ratio: Ratio, matrix: ConfidenceMatrix, models: Sequence[ModelId], given: bool) -> tuple[int, int]:
-    """Of how many triples (q_r, c_r, t_r) rho >= 1, and of how many there is a rho.
+def _published_rule(
+    ratio: Ratio, matrix: ConfidenceMatrix, models: Sequence[ModelId], is_given: bool
+) -> tuple[int, int]:
+    """The number of triples (q_r, c_r, t_r) with rho >= 1, and the number with a rho.
 
-    A triple lacks one where a training is missing or KS(q_r, c_r) is 0. A model that is given is in every triple.
+    A triple has no rho if a training is missing or KS(q_r, c_r) is 0. A given model is in every triple.
     """
-    query = {model.replicate: place for place, model in enumerate(matrix.replicates("query"))}
-    calibration = {model.replicate: place for place, model in enumerate(matrix.replicates("calibration"))}
-    target = {model.replicate: place for place, model in enumerate(models)}
+    query = {model.replicate: index for index, model in enumerate(matrix.replicates("query"))}
+    calibration = {model.replicate: index for index, model in enumerate(matrix.replicates("calibration"))}
+    target = {model.replicate: index for index, model in enumerate(models)}
     rhos = []
     for replicate in query.keys() & calibration.keys():
-        if not given and replicate not in target:
+        if not is_given and replicate not in target:
             continue
-        i, k, j = query[replicate], calibration[replicate], 0 if given else target[replicate]
+        i, k, j = query[replicate], calibration[replicate], 0 if is_given else target[replicate]
         if ratio.to_calibration[i, k]:
             rhos.append(ratio.to_target[i, j] / ratio.to_calibration[i, k])
     return sum(rho >= 1 for rho in rhos), len(rhos)
@@ -148,9 +149,9 @@ def plan(_data: DataSets, scoring: Scoring) -> Job:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """rho of each target and both of its distances, and what the published rule says.
+    """rho and both distances of each target, and the answers of the published rule.
 
-    A target that nothing is known of, since no model of it answered, has a row without a value.
+    A target without answers has a row without a value.
     """
     table = tables.one(RATIOS)
     if table is None:
@@ -171,7 +172,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 def score_rows(
     score: Score, judged: Sequence[Row], unanswered: Sequence[str], printed: Mapping[str, PublishedNumbers]
 ) -> Iterator[Row]:
-    """rho and KS of each target, beside the paper's where it is the same run."""
+    """rho and KS of each target, with the paper's numbers for the same run."""
     prefix = METRIC_PREFIX[score]
     for target in judged:
         rho = Estimate(target["rho"], target["low"], target["high"], target["models"])
@@ -199,17 +200,17 @@ def pairs(matrix: ConfidenceMatrix) -> Iterator[dict[str, Any]]:
     numbers = sorted({model.target for model in matrix.models if model.target is not None})
     query, calibration = matrix.replicates("query"), matrix.replicates("calibration")
     targets = (matrix.replicates("target", number) for number in numbers)
-    for other in itertools.chain(query, calibration, *targets):
-        for one in query:
-            if one == other:
+    for other_model in itertools.chain(query, calibration, *targets):
+        for first_model in query:
+            if first_model == other_model:
                 continue
-            first, second = matrix.published_confidences([one], [other])
-            first_rounded, second_rounded = matrix.rounded_confidences([one], [other])
+            first, second = matrix.published_confidences([first_model], [other_model])
+            first_rounded, second_rounded = matrix.rounded_confidences([first_model], [other_model])
             yield {
-                "query": one.replicate,
-                "model": other.kind,
-                "target": other.target,
-                "replicate": other.replicate,
+                "query": first_model.replicate,
+                "model": other_model.kind,
+                "target": other_model.target,
+                "replicate": other_model.replicate,
                 "ks": ks(first[0], second[0]),
                 "below": ks(first_rounded[0], second_rounded[0], "one-sided"),
                 "images": matrix.images,
@@ -221,7 +222,7 @@ def _plan_distances(_data: DataSets, scoring: Scoring) -> Job:
 
 
 def _distance_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """How far calibration models are from query models, and these from one another: what the audit can tell apart."""
+    """The mean distance from query models of calibration models and of other query models."""
     measured = tables.rows(DISTANCES)
     for score, prefix in METRIC_PREFIX.items():
         column = COLUMN[score]

@@ -1,15 +1,16 @@
-"""Would an owner be cleared who recognises the pictures of D_Q and gives a clean model's answers about them?
+"""Would an owner pass who recognises the images of D_Q and answers about them from a clean model?
 
-Nothing binds a table of outputs to a model. Each model of the largest known share is put in the place of such an owner:
+Nothing binds a table of outputs to a model. Each model of the largest known share simulates such an owner:
 
-    answers about D_Q: those of a calibration model    answers about the control set: its own
+    answers about D_Q: a calibration model's    answers about the control set: its own
 
-and is judged as a table would be, beside the other calibration models. What betrays it is that it knows more of the
-control set, images of D_Q's kind, than models of D_C do: the more, the larger D_Q is beside D_C. So
+and is judged like a table, compared with the other calibration models. It knows more about the control set, images of
+D_Q's kind, than models of D_C do, and this reveals it if D_Q is large relative to D_C. So
 
     passed = pairs of a model and a calibration model that are called forgotten / pairs
 
-says whether a table could clear. Every model is paired with every calibration model; pairs that share one are alike.
+decides whether a table can clear. Every model is paired with every calibration model; pairs that share one are
+dependent.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ import pyarrow as pa
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.config import has_unbound_tables
 from tasks.audits.forgetting.data_sets import DataSets
-from tasks.audits.forgetting.decision import LEVEL, RecognitionTrial
 from tasks.audits.forgetting.exchangeability import effect, p_values, scores
 from tasks.audits.forgetting.held_share import UNLIKE
 from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
 from tasks.audits.forgetting.scoring import Scoring
+from tasks.audits.forgetting.target_evidence import LEVEL, RecognitionTrial
 from tasks.audits.forgetting.trainings import ModelId
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -43,48 +44,58 @@ RECOGNITION = pa.schema(
         ("passed", pa.int32()),  # of them called forgotten
     ]
 )
-PASSED = "recognised pictures answered by a clean model, called forgotten"
+PASSED = "simulated owners with a clean model's answers, called forgotten"
 
 
 @dataclass(frozen=True)
 class Recognition:
-    """The targets and how they are decided on: as in the table of decisions."""
+    """The configuration of the decisions, as in the table of decisions."""
 
     decisions: Decisions
 
 
 @task(version=1, name="forgetting.recognition", gathers=True)
 def recognition(config: Recognition, inputs: Inputs) -> pa.Table:
-    """How many such owners pass (RECOGNITION), from tables of CONFIDENCES; none without models to try it with."""
-    found = ModelEffects(config.decisions, confidence_matrix(inputs))
-    partial = [who for who in found.known_shares if who[0] == "partial" and found.matrix.replicates(*who)]
-    if not found.is_controlled or len(found.calibration) < 3 or not partial:
+    """Count the simulated owners who pass (RECOGNITION), from tables of CONFIDENCES; empty without suitable models."""
+    model_effects = ModelEffects(config.decisions, confidence_matrix(inputs))
+    partial = [
+        group
+        for group in model_effects.known_shares
+        if group[0] == "partial" and model_effects.matrix.replicates(*group)
+    ]
+    if not model_effects.is_controlled or len(model_effects.calibration) < 3 or not partial:
         return RECOGNITION.empty_table()
-    most = max(partial, key=lambda who: found.known_shares[who])
-    models = found.matrix.replicates(*most)
-    passed = [passes(found, model, clean) for model in models for clean in range(len(found.calibration))]
-    return make_table(RECOGNITION, share=found.known_shares[most], pairs=len(passed), passed=sum(passed))
+    largest_group = max(partial, key=lambda group: model_effects.known_shares[group])
+    models = model_effects.matrix.replicates(*largest_group)
+    passed = [
+        passes(model_effects, model, clean) for model in models for clean in range(len(model_effects.calibration))
+    ]
+    return make_table(
+        RECOGNITION, share=model_effects.known_shares[largest_group], pairs=len(passed), passed=sum(passed)
+    )
 
 
-def passes(found: ModelEffects, model: ModelId, clean: int) -> bool:
-    """Whether this model is called forgotten where it gives the answers of the calibration model `clean` about D_Q."""
-    if any(check.is_alike is False for check in found.likeness_checks([model])):
+def passes(model_effects: ModelEffects, model: ModelId, clean: int) -> bool:
+    """Whether this model is called forgotten with the answers of the calibration model `clean` about D_Q."""
+    if any(check.is_alike is False for check in model_effects.likeness_checks([model])):
         return False
-    known = found.calibration_confidences
-    (own,) = found.matrix.confidences([model])
-    of_images = scores(np.where(found.matrix.is_control, own, known[clean]), np.delete(known, clean, axis=0))
-    units = found.unit_scores(of_images)
-    curve = found.curve(("calibration", clean))
+    calibration = model_effects.calibration_confidences
+    (confidence,) = model_effects.matrix.confidences([model])
+    image_scores = scores(
+        np.where(model_effects.matrix.is_control, confidence, calibration[clean]), np.delete(calibration, clean, axis=0)
+    )
+    units = model_effects.unit_scores(image_scores)
+    curve = model_effects.curve(("calibration", clean))
     high = None if curve is None else curve.estimate_share(effect(*units), 1).high
-    if high is None or high > found.config.negligible:
+    if high is None or high > model_effects.config.negligible:
         return False
-    chance = seeds.generator(found.config.seed, "recognition", str(model), clean)
-    p = p_values(*units, found.config.permutations, chance)
+    chance = seeds.generator(model_effects.config.seed, "recognition", str(model), clean)
+    p = p_values(*units, model_effects.config.permutations, chance)
     return p.surer > LEVEL and p.less_sure >= UNLIKE
 
 
 def plan(data: DataSets, scoring: Scoring) -> Job | tuple[()]:
-    """Nothing unless tables are judged that nothing binds to a model."""
+    """Plan nothing unless tables are judged that nothing binds to a model."""
     is_judged = data.query.is_controlled and scoring.decisions.partial
     if not is_judged or not has_unbound_tables(scoring.audited):
         return ()
@@ -92,15 +103,15 @@ def plan(data: DataSets, scoring: Scoring) -> Job | tuple[()]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    for found in tables.rows(RECOGNITION):
-        rate = proportion(found["passed"], found["pairs"])
-        yield row(PASSED, {"share": found["share"]}, rate, "pair of models")
+    for trial in tables.rows(RECOGNITION):
+        rate = proportion(trial["passed"], trial["pairs"])
+        yield row(PASSED, {"share": trial["share"]}, rate, "pair of models")
 
 
 def read_trial(tables: Inputs) -> RecognitionTrial | None:
-    """What such a table among others says; None where there is none."""
-    found = Tables(tables).rows(RECOGNITION)
-    return RecognitionTrial(found[0]["share"], found[0]["passed"], found[0]["pairs"]) if found else None
+    """Read the trial from such a table among others; None if there is none."""
+    trials = Tables(tables).rows(RECOGNITION)
+    return RecognitionTrial(trials[0]["share"], trials[0]["passed"], trials[0]["pairs"]) if trials else None
 
 
 MEASURE = Measure("recognition", RECOGNITION, plan, rows)

@@ -1,4 +1,4 @@
-"""The measures of the audit, and the summary of their tables in the schema that all audits share."""
+"""The measures of the audit, and the summary of their tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tasks.audits.membership.measures import attacks, curves, epsilon, given, re
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 
-# In the order of their rows in the summary: the answer's first.
+# In the order of the summary: the rows of the answer come first.
 MEASURES: tuple[Measure, ...] = (
     *given.MEASURES,
     *records.MEASURES,
@@ -23,5 +23,5 @@ MEASURES: tuple[Measure, ...] = (
 
 @task(version=3, name="membership.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
-    """The rows of SUMMARY, from the tables that are present."""
+    """Summarise the available tables (SUMMARY)."""
     return summarise(MEASURES, inputs, config)

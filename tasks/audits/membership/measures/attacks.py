@@ -1,14 +1,15 @@
-"""How well do published attacks tell members from others, and at which false-positive rate?
+"""How well do published attacks distinguish members from non-members, at which false-positive rate?
 
-Every model is a target in its turn (`tasks.audits.membership.attacks`). Of each attack and target: the area under the
-curve; the share of the target's records that score higher than by their partner; and, at nominal false-positive rates,
-the true- and the false-positive rate with Clopper and Pearson's interval over records. Thresholds are quantiles of the
-scores of records that the other targets were not trained on: those fitted to the target's own records overstate what an
-attacker can do.
+Each model is a target in turn (`tasks.audits.membership.attacks`). For each attack and target, the table has the area
+under the curve; the share of the target's records that score higher than with their partner; and, at nominal
+false-positive rates, the true- and the false-positive rate with Clopper and Pearson's interval over records. Thresholds
+are quantiles of the scores of records that the other targets were not trained on: thresholds fitted to the target's own
+records overstate the abilities of an attacker.
 
     precision at a prior = prior TPR / (prior TPR + (1 - prior) FPR)
 
-is the share of the accused that are members, where so many of the records asked about are. Jebreel et al. 2026.
+is the share of members among the records called members, if `prior` is the share of members among all. Jebreel et al.
+2026.
 """
 
 from __future__ import annotations
@@ -35,22 +36,23 @@ from tasks.numerics.ranks import area_under_curve
 
 KINDS = {"TPR": "true-positive rate", "FPR": "false-positive rate"}
 RATES = {"0.1 %": 0.001, "1 %": 0.01}  # nominal false-positive rates
-PRIORS = {"1 %": 0.01, "10 %": 0.1}  # shares of members among the records that are asked about
+PRIORS = {"1 %": 0.01, "10 %": 0.1}  # shares of members among all records
 SCORES = pa.schema(
     [
         ("attack", pa.string()),
         ("target", pa.int64()),
         ("auc", pa.float64()),
-        ("won", pa.float64()),  # share of its records that score higher than by the partner, ties a half
+        ("won", pa.float64()),  # share of its records that score higher than with the partner; ties count half
         *interval_fields(*(f"{kind} at {rate}" for rate in RATES for kind in KINDS)),
     ]
 )
-AUC, PRECISION = "AUC", "precision"
+AUC = "AUC"
+PRECISION = "precision"
 
 
 @dataclass(frozen=True)
 class Matching:
-    """By which seed models are matched for each record."""
+    """The seed that matches models for each record."""
 
     seed: int
 
@@ -58,17 +60,18 @@ class Matching:
 def plan_matching(
     measure: Callable[[Matching, Inputs], pa.Table], config: Membership, trainings: tuple[Job, ...]
 ) -> Job | tuple[()]:
-    """The job of a measure of attacks; none of canaries, or of a given model alone."""
+    """Plan a measure of attacks; nothing for canaries, or for a given model without references."""
     return Job(measure, Matching(seeds.derive(config.seed, "matching")), trainings) if trainings else ()
 
 
 @task(version=2, name="membership.attacks", gathers=True)
 def attacks(config: Matching, inputs: Inputs) -> pa.Table:
-    """Each attack on each target (SCORES), by `balanced_records`; no row where these do not suffice."""
+    """Run each attack on each target (SCORES); no row without `balanced_records`."""
     answers = balanced_records(stack_answers(inputs))
     if answers is None:
         return SCORES.empty_table()
-    pairs, member = pair_models(answers.member, config.seed), answers.member
+    pairs = pair_models(answers.member, config.seed)
+    member = answers.member
     lines = [
         line
         for attack, scores in score_targets(answers, pairs).items()
@@ -78,52 +81,57 @@ def attacks(config: Matching, inputs: Inputs) -> pa.Table:
 
 
 def measure_attack(attack: str, scores: Array, member: Mask, pairs: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
-    """The rows of SCORES of an attack, of which these are the scores of each record on each target."""
+    """Yield the rows of SCORES of an attack, from its scores of each record on each target."""
     positives = exceed_thresholds(scores, member, tuple(RATES.values()))
-    for target, mine in enumerate(member):
+    for target, is_member in enumerate(member):
         partner = np.take_along_axis(scores, partners(pairs, target)[None], axis=0)[0]
-        own = scores[target]
-        won = float(((own > partner) + 0.5 * (own == partner))[mine].mean())
+        target_scores = scores[target]
+        won = float(((target_scores > partner) + 0.5 * (target_scores == partner))[is_member].mean())
         line: dict[str, Any] = {
             "attack": attack,
             "target": target,
-            "auc": area_under_curve(own[mine], own[~mine]),
+            "auc": area_under_curve(target_scores[is_member], target_scores[~is_member]),
         }
         for positive, rate in zip(positives, RATES, strict=True):
-            for kind, side in zip(KINDS, (mine, ~mine), strict=True):
+            for kind, side in zip(KINDS, (is_member, ~is_member), strict=True):
                 share = statistics.exact_proportion(int(positive[target, side].sum()), int(side.sum()))
                 line |= interval_columns(f"{kind} at {rate}", share)
         yield line | {"won": won}
 
 
 def balanced_records(answers: Answers) -> Answers | None:
-    """The answers about records that are in exactly half of the models; None where there are none (`balanced_part`)."""
-    kept = balanced_part(answers.member)
-    if kept is None:
+    """Return the answers for records in exactly half of the models; None if there are none (`balanced_part`)."""
+    models_and_records = balanced_part(answers.member)
+    if models_and_records is None:
         return None
-    return Answers(answers.rows[kept[1]], answers.member[kept], answers.phi[kept], answers.correct[kept])
+    return Answers(
+        answers.rows[models_and_records[1]],
+        answers.member[models_and_records],
+        answers.phi[models_and_records],
+        answers.correct[models_and_records],
+    )
 
 
 def balanced_part(member: Mask) -> tuple[slice, Mask] | None:
-    """The models and the records that are in exactly half of them, which all are unless trainings are missing.
+    """Return the models, and the records in exactly half of them: all records unless trainings are missing.
 
-    Of an odd number of models the last is left out. None where fewer than four models or no such record are left.
+    An odd number of models is reduced by one. None with fewer than four models, or without such records.
     """
     models = len(member) // 2 * 2
     half = 2 * member[:models].sum(axis=0) == models
     return (np.s_[:models], half) if models >= 4 and half.any() else None
 
 
-def score_targets(answers: Answers, pairs: NDArray[np.int64], most: int | None = None) -> dict[str, Array]:
-    """The scores of every record by each attack on each target, (models, records) each.
+def score_targets(answers: Answers, pairs: NDArray[np.int64], max_pairs: int | None = None) -> dict[str, Array]:
+    """Score every record with each attack on each target, (models, records) each.
 
-    With `most` the references are those of so many pairs.
+    `most` limits the number of pairs of references.
     """
     scores = {attack: np.empty(answers.phi.shape) for attack in ATTACKS}
     right = answers.correct.astype(np.float64)
     for target in range(len(answers.phi)):
         by_odds, by_labels = (
-            leave_pairs_out(said, answers.member, pairs, target, most) for said in (answers.phi, right)
+            leave_pairs_out(values, answers.member, pairs, target, max_pairs) for values in (answers.phi, right)
         )
         for attack, score in ATTACKS.items():
             scores[attack][target] = score(by_labels if attack == LABELS else by_odds)
@@ -131,17 +139,17 @@ def score_targets(answers: Answers, pairs: NDArray[np.int64], most: int | None =
 
 
 def exceed_thresholds(scores: Array, member: Mask, nominal: Sequence[float]) -> list[Mask]:
-    """At each nominal false-positive rate whether each target calls each record a member, (models, records).
+    """Return, for each nominal false-positive rate, which records each target calls members, (models, records).
 
-    A target's threshold is that quantile of the scores of the others by records that they were not trained on.
+    The threshold of a target is that quantile of the scores of records that the other targets were not trained on.
     """
-    called = [np.empty(scores.shape, dtype=bool) for _ in nominal]
+    is_called = [np.empty(scores.shape, dtype=bool) for _ in nominal]
     for target in range(len(scores)):
-        others = np.arange(len(scores)) != target
-        null = np.sort(scores[others][~member[others]])
-        for rate, mask in zip(nominal, called, strict=True):
+        is_other_target = np.arange(len(scores)) != target
+        null = np.sort(scores[is_other_target][~member[is_other_target]])
+        for rate, mask in zip(nominal, is_called, strict=True):
             mask[target] = scores[target] > null[max(0, int(np.ceil((1 - rate) * len(null))) - 1)]
-    return called
+    return is_called
 
 
 COLUMNS: tuple[tuple[str, str, float, dict[str, str]], ...] = (
@@ -156,24 +164,25 @@ COLUMNS: tuple[tuple[str, str, float, dict[str, str]], ...] = (
 
 
 def mean_over_targets(values: Array) -> Estimate:
-    """The mean with its t interval, widened by the square root of 2; n counts the targets.
+    """Return the mean with its t interval, widened by the square root of 2; n counts targets.
 
-    Targets share records and references. In simulated nulls the mean of the area under online LiRA's curve varies 1.4
-    times as much as for independent targets (16 models), and that of the others less: partners tell the same twice.
+    Targets share records and references, and partners carry the same information twice. In simulated nulls, the mean
+    area under the curve of online LiRA varies 1.4 times as much as for independent targets (16 models), that of the
+    other attacks less.
     """
     return _widen(statistics.mean(values))
 
 
 def _widen(estimate: Estimate) -> Estimate:
-    """The estimate with an interval that is the square root of 2 times as wide."""
+    """Widen the interval of an estimate by the square root of 2."""
     if estimate.value is None or estimate.low is None:
         return estimate
     half = math.sqrt(2) * (estimate.value - estimate.low)
     return Estimate(estimate.value, estimate.value - half, estimate.value + half, estimate.n)
 
 
-def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - attacks know no level
-    """The means over targets."""
+def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
+    """Yield the means over targets."""
     table = tables.one(SCORES)
     if table is None or not table.num_rows:
         return
@@ -181,7 +190,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - attac
 
 
 def attack_rows(by_attack: Mapping[str, pa.Table]) -> Iterator[Row]:
-    """The means over targets of each attack, and its precision, from its rows of SCORES."""
+    """Yield the means over targets of each attack, and its precision, from the rows of SCORES."""
     for column, metric, null, more in COLUMNS:
         for attack, lines in by_attack.items():
             yield row(metric, {"attack": attack, **more}, mean_over_targets(lines[column].to_numpy()), "training", null)
@@ -194,21 +203,21 @@ def attack_rows(by_attack: Mapping[str, pa.Table]) -> Iterator[Row]:
 
 
 def precision(hits: Array, alarms: Array, prior: float) -> Estimate:
-    """The share of members among the accused, by the mean rates over targets; None where nobody is accused.
+    """Return the share of members among the records called members; None if no record is called a member.
 
-    The interval is the jackknife's over targets, of the log-odds, and as wide as `mean_over_targets` makes it. It is
-    missing where a false-positive rate without one of the targets is 0.
+    Rates are means over targets. The interval is a jackknife over targets on the log-odds, widened as in
+    `mean_over_targets`. It is missing if the false-positive rate without one of the targets is 0.
     """
 
-    def log_odds(kept: Mask) -> float:
+    def log_odds(is_used: Mask) -> float:
         with np.errstate(divide="ignore", invalid="ignore"):
-            return float(np.log(prior * hits[kept].mean()) - np.log((1 - prior) * alarms[kept].mean()))
+            return float(np.log(prior * hits[is_used].mean()) - np.log((1 - prior) * alarms[is_used].mean()))
 
     every = np.ones(len(hits), dtype=bool)
     without = [log_odds(every & (np.arange(len(hits)) != target)) for target in range(len(hits))]
     odds = _widen(statistics.jackknife(log_odds(every), without))
     ends = (odds.value, odds.low, odds.high)
-    value, low, high = (None if each is None else float(1 / (1 + np.exp(-each))) for each in ends)
+    value, low, high = (None if end is None else float(1 / (1 + np.exp(-end))) for end in ends)
     return Estimate(value, low, high, odds.n)
 
 

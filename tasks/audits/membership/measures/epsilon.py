@@ -1,25 +1,24 @@
-"""How much privacy can the training have at most, and is that less than its accountant says?
+"""Is the epsilon of a training larger than its accountant states? A lower bound from canaries.
 
-Canaries are ranked by the log-odds of the label that they are trained with, less the mean of the other models where
-there are any: how hard a canary is tells nothing of its coin. How many of the first ones are in the training data
-bounds epsilon from below (`tasks.numerics.epsilon`), with the confidence CONFIDENCE for each bound by
-itself:
+Canaries are ranked by the log-odds of the label that they are trained with, minus the mean over the other models if
+there are several, because the difficulty of a canary is independent of its coin. The number of canaries in the training
+data among the first of the ranking bounds epsilon from below (`tasks.numerics.epsilon`), each bound with confidence
+CONFIDENCE:
 
 - bets: the wealth of a bettor who goes down the ranking, which is valid wherever the bettor stops.
 - bets or guesses: the better of the bets and of guesses about one run at both ends of the ranking, which share the
-  level; only if delta costs the bets a tenth of theirs (`tasks.numerics.one_run_epsilon`). The answer rests on it, and
-  on the bets otherwise.
+  level; only if delta costs the bets a tenth of their level (`tasks.numerics.one_run_epsilon`). The answer is based on
+  this bound if it exists, and on the bets otherwise.
 - one run: correct guesses among the first half of the canaries, a quarter, and so on. Steinke et al. 2023.
-- one run, Gaussian: the same, if the training leaks as a Gaussian mechanism does. Mahloujifar et al. 2025.
-- many runs, where each model has one canary: how many models with it, and how many without it, are called at a
-  threshold that the first half of them chose. Jagielski et al. 2020; and if the training leaks as a Gaussian mechanism
-  does, Nasr et al. 2023.
+- one run, Gaussian: the same, if the training leaks like a Gaussian mechanism. Mahloujifar et al. 2025.
+- many runs, if each model has one canary: the numbers of models with and without the canary above a threshold that the
+  first half of the models chose. Jagielski et al. 2020; for a Gaussian mechanism, Nasr et al. 2023.
 
-Beside them stands the exposure of the canaries in the training data (Carlini et al. 2019), each ranked among those left
-out: log2 |R| - log2 rank, of a mean of log2 e = 1.44 bits in the limit where a rank tells nothing.
+The table also has the exposure of the canaries in the training data (Carlini et al. 2019), each ranked among those left
+out: log2 |R| - log2 rank, with mean log2 e = 1.44 bits in the limit if ranks carry no information.
 
-Several models are ranked together. Each has coins of its own, all of them independent, so that they count as one run
-with as many canaries; and the ranking is made of nothing but what the models say.
+Several models are ranked together. Each has its own independent coins, so they count as one run with as many canaries
+in total, and the ranking uses only outputs of the models.
 """
 
 from __future__ import annotations
@@ -57,43 +56,43 @@ EXPOSURE = "exposure of canaries in bits"
 EPSILON = pa.schema(
     [
         ("bound", pa.string()),
-        ("epsilon", pa.float64()),  # from below
+        ("epsilon", pa.float64()),  # lower bound
         ("delta", pa.float64()),
-        ("canaries", pa.int64()),  # over all models
-        ("inside", pa.int64()),  # of these in the training data
+        ("canaries", pa.int64()),  # in all models
+        ("inside", pa.int64()),  # canaries in the training data
         ("models", pa.int64()),
         ("auc", pa.float64()),  # of the ranking
-        *interval_fields("exposure"),  # bits, the mean of canaries in the training data; null where all or none are
-        ("exposure_null", pa.float64()),  # expected of a rank that tells nothing
-        ("p_value", pa.float64()),  # by the first bound, that epsilon is 0
-        ("spent", pa.float64()),  # by the accountant; null, as the next, where training was not private
-        ("p_spent", pa.float64()),  # by the first bound, that epsilon is no more than that
-        ("tied", pa.float64()),  # share of pairs of canaries with one score, the mean over models
+        *interval_fields("exposure"),  # bits, mean over canaries in the training data; null if all or none are
+        ("exposure_null", pa.float64()),  # expected without information
+        ("p_value", pa.float64()),  # of epsilon = 0, by the first bound
+        ("spent", pa.float64()),  # by the accountant; null, like p_spent, without private training
+        ("p_spent", pa.float64()),  # of epsilon at most `spent`, by the first bound
+        ("tied", pa.float64()),  # share of pairs of canaries with equal scores, mean over models
     ]
 )
 
 
 @dataclass(frozen=True)
 class AtDelta:
-    """The delta at which epsilon is bounded."""
+    """The delta of the bounds on epsilon."""
 
     delta: float
 
 
-def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - canaries have their own
+def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001
     if not isinstance(config.question, Canaries):
         return ()
     return Job(epsilon, AtDelta(_canary_delta(config)), canary_jobs(config, config.question))
 
 
 def _canary_delta(config: Membership) -> float:
-    """The delta at which epsilon is bounded: that of private training, or its default."""
+    """Return the delta of private training, or its default."""
     privacy = config.training.privacy
     return privacy.delta if privacy else Privacy.delta
 
 
 def notes(config: Membership) -> Iterator[str]:
-    """A warning before any work if the canaries can show no epsilon by bets."""
+    """Yield a warning if delta leaves the bets without power."""
     question = config.question
     if isinstance(question, Canaries):
         yield from describe_lost_power(question.canaries * question.models, _canary_delta(config), LEVEL)
@@ -101,16 +100,16 @@ def notes(config: Membership) -> Iterator[str]:
 
 @task(version=4, name="membership.epsilon", gathers=True)
 def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
-    """Each bound on epsilon (EPSILON); no row where no model is there."""
+    """Compute each bound on epsilon (EPSILON); no row without models."""
     tables = Tables(inputs).select(CANARIES)
     if not tables:
         return EPSILON.empty_table()
-    asked = pa.concat_tables(tables)
-    inside = asked["inside"].to_numpy()
+    canaries = pa.concat_tables(tables)
+    inside = canaries["inside"].to_numpy()
     log_odds = np.stack([table["log_odds"].to_numpy() for table in tables])
     scores = less_the_others(log_odds).ravel()
     ranking: Mask = inside[np.argsort(-scores, kind="stable")]
-    spent = asked["spent"].drop_null().to_pylist()
+    spent = canaries["spent"].drop_null().to_pylist()
     common = {
         "delta": config.delta,
         "canaries": len(inside),
@@ -125,8 +124,8 @@ def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
     }
     bounds = one_run_bounds(ranking, config.delta, LEVEL)
     bounds["one run, Gaussian"] = best_of_guesses(gaussian_one_run_bound, ranking, config.delta, LEVEL)
-    if len(asked) == len(tables):
-        alone_inside, alone_outside = (asked["log_odds"].to_numpy()[side] for side in (inside, ~inside))
+    if len(canaries) == len(tables):
+        alone_inside, alone_outside = (canaries["log_odds"].to_numpy()[side] for side in (inside, ~inside))
         bounds |= {
             name: bound_by_scores(bound, alone_inside, alone_outside, config.delta, LEVEL)
             for name, bound in MANY_RUNS.items()
@@ -135,32 +134,34 @@ def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
 
 
 def exposures(inside: Array, outside: Array) -> dict[str, float | None]:
-    """The exposure of canaries in the training data (`statistics.exposure`), each ranked among those left out."""
+    """Return the exposure of canaries in the training data, each ranked among those left out."""
     space = len(outside) + 1
-    own = mean([exposure((1 + np.count_nonzero(outside >= score)) / space) for score in inside if len(outside)])
-    null = float(np.mean(np.log2(space / np.arange(1, space + 1)))) if own.n else None
-    return interval_columns("exposure", own) | {"exposure_null": null}
+    member_exposure = mean(
+        [exposure((1 + np.count_nonzero(outside >= score)) / space) for score in inside if len(outside)]
+    )
+    null = float(np.mean(np.log2(space / np.arange(1, space + 1)))) if member_exposure.n else None
+    return interval_columns("exposure", member_exposure) | {"exposure_null": null}
 
 
 def less_the_others(scores: Array) -> Array:
-    """Each model's scores less the mean of the other models, (models, canaries); of one model they stay as they are."""
+    """Subtract the mean of the other models from scores (models, canaries); one model stays unchanged."""
     models = len(scores)
     return scores if models == 1 else (scores - scores.mean(axis=0)) * models / (models - 1)
 
 
-def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a bound has a confidence of its own
-    """The bounds, the decisive one first with its p-value; the accountant's epsilon; the area under the curve; ties."""
-    found = tables.rows(EPSILON)
-    for first in found[:1]:
+def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
+    """Yield the bounds (decisive one first), the accountant's epsilon, the area under the curve, exposure and ties."""
+    table_rows = tables.rows(EPSILON)
+    for first in table_rows[:1]:
         bounds = [
             Bound(
-                each["bound"],
-                each["epsilon"],
-                each["canaries"],
+                table_row["bound"],
+                table_row["epsilon"],
+                table_row["canaries"],
                 "canary",
-                each["p_value"] if each is first else None,
+                table_row["p_value"] if table_row is first else None,
             )
-            for each in found
+            for table_row in table_rows
         ]
         spent = None if first["spent"] is None else Spent(first["spent"], first["models"], first["p_spent"])
         yield from epsilon_rows(bounds, spent, first["delta"])
@@ -178,7 +179,7 @@ def plan_accuracies(config: Membership, trainings: tuple[Job, ...]) -> tuple[Job
 
 
 def accuracies(tables: Tables, about: About) -> Iterator[Row]:
-    """How well the models with canaries classify images that none was trained on."""
+    """Yield the accuracy of the models with canaries on validation images."""
     yield from accuracy_rows(tables, about.chance)
 
 

@@ -1,31 +1,32 @@
-"""Where does a given model stand among the models trained here, record by record, and is it one of their kind?
+"""How does a given model rank among the models trained here, for each record, and was it trained like them?
 
-    p(i) = (1 + #(models without i that score i as high as the given one)) / (1 + #(models without i))
+    p(i) = (1 + #(models without i that score i at least as high as the given model)) / (1 + #(models without i))
 
-If the given model was trained as they were, but without i, it is as likely to have any place among them: p is exact,
-without a model of scores. q is p adjusted for the number of records (Benjamini & Hochberg 1995); a record is found
-where q is at most `level`. What is compared is the log-odds of the true label; confidences where a table gives no more,
-those of the models rounded as the table prints them; or whether the label is right, where a table gives labels alone.
+If the given model was trained like the others, but without record i, all its ranks among them are equally likely: p is
+exact, without a model of the scores. q is p adjusted for the number of records (Benjamini & Hochberg 1995); a record is
+found if q is at most `level`. The score is the log-odds of the true label; a confidence if a table contains no more,
+with the scores of the models rounded like the table; or the correctness of the label if a table contains only labels.
 
-Few models can find no record: with 64 of them p is at least 1 of 33. All records together tell more. A model's lead is
-its mean rank over the records, less that over the images that follow, on which nobody was trained; the rank of an image
-is the share of models without it that score it lower, ties counted half. The second mean takes away what a training
-that is surer of everything has in common. The given model's lead is compared with that of each own model over the
-records that this one was not trained on:
+Few models cannot find single records: with 64 of them, p is at least 1 of 33. All records together carry more
+information. The lead of a model is its mean rank over the records, minus that over the non-members; the rank of an
+image is the share of models without it that score it lower, with ties counted half. The second mean removes the effect
+of a training that is more confident about all images. The lead of the given model is compared with that of each model
+trained here over the records that this model was not trained on:
 
-    p = (1 + #(own models with as large a lead)) / (1 + #(own models))
+    p = (1 + #(models trained here with at least this lead)) / (1 + #(models trained here))
 
-Was it trained as they were? On the images that follow the given model and the others are ranked together. A model's
-distance is that of its ranks from even ones (Cramer & von Mises),
+Was the given model trained like the others? All models are ranked together on the non-members. The distance of a model
+is that of its ranks from uniform ones (Cramer & von Mises),
 
     D = 1 / (12 n) + sum over k of (u_(k) - (2 k - 1) / (2 n))^2
 
-and the given model's place among all distances is an exact p-value that it is one of their kind. Each own model is also
-taken for the given one in its turn, to see in how many the lead over all records tells that half were trained on.
+and the rank of the given model among all distances is an exact p-value that it was trained like the others. Each model
+trained here also takes the place of the given model, to measure how often the lead over all records identifies a model
+trained on half of them.
 
-Are the records and the other images alike? Two classifiers that never see a model learn on half of both what tells them
-apart, and are tried on the other half (`tasks.external.split_audit`). If they can, nothing is judged: what
-distinguishes the two sets would pass for memory, or hide it.
+Are the records and the non-members alike? Two classifiers that never see a model learn on half of both sets to
+distinguish them, and are tested on the other half (`tasks.external.split_audit`). If they succeed, the answer is *not
+assessable*: a difference between the sets could be mistaken for memorisation, or hide it.
 """
 
 from __future__ import annotations
@@ -60,21 +61,21 @@ RANKS = pa.schema(
         ("row", pa.int64()),  # of the training split
         ("score", pa.float64()),  # of the given model
         ("kind", pa.string()),  # of score: SCORES
-        ("models", pa.int64()),  # trained here without the record
-        ("p_value", pa.float64()),  # null, like q_value and found, where there are none
+        ("models", pa.int64()),  # number of models trained here without the record
+        ("p_value", pa.float64()),  # null, like q_value and found, without such models
         ("q_value", pa.float64()),
         ("found", pa.bool_()),
-        ("right", pa.bool_()),  # whether the given model names its class; null if a table does not say it
+        ("right", pa.bool_()),  # whether the given model labels it correctly; null if unknown
     ]
 )
 KINSHIP = pa.schema(
     [
-        ("given", pa.bool_()),  # else it is one of the models trained here
-        ("distance", pa.float64()),  # of its ranks from even ones, on images that nobody was trained on
+        ("given", pa.bool_()),  # false: a model trained here
+        ("distance", pa.float64()),  # of its ranks from uniform ones, on non-members
         ("lead", pa.float64()),  # over all records
-        ("unseen_lead", pa.float64()),  # over the records that it was not trained on; of the given model null
-        ("differing", pa.float64()),  # share of the pictures handed out twice that it answers differently; null: none
-        ("repeats", pa.int64()),  # such pictures
+        ("unseen_lead", pa.float64()),  # over the records it was not trained on; null for the given model
+        ("differing", pa.float64()),  # share of repeated images with two answers; null without repeats
+        ("repeats", pa.int64()),  # number of repeated images
     ]
 )
 OTHER_ANSWERS = pa.schema([*ANSWERS, ("other", pa.bool_())])
@@ -82,29 +83,31 @@ BLIND = pa.schema(
     [
         ("records", pa.int64()),
         ("others", pa.int64()),
-        *interval_fields("area"),  # under the curve of the better of two classifiers that never see a model
-        ("p_value", pa.float64()),  # that the two sets were drawn alike
+        *interval_fields("area"),  # under the curve, of the better of two classifiers that never see a model
+        ("p_value", pa.float64()),  # of the two sets being drawn alike
     ]
 )
 GIVEN = "given model"
-FOUND_GIVEN, LEAD = "records found in the given model", "lead of records in the given model"
-DISTANCE, POWER = "distance on unseen images", "share of own models found out"
+FOUND_GIVEN = "records found in the given model"
+LEAD = "lead of records in the given model"
+DISTANCE = "distance on unseen images"
+POWER = "share of own models found out"
 DIFFERING = "share of repeated pictures answered differently"
 APART = "area under the curve without the model"
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """At which level records are found, and the first row of the images that follow them; 0: these are another set."""
+    """The level, and the first row of the non-members; 0 if they come from another data set."""
 
     level: float
     first_unseen: int
 
 
 def _plan_inputs(config: Membership, trainings: tuple[Job, ...]) -> tuple[Ranking, tuple[Job, ...]] | None:
-    """What both measures read: the given model's scores and the others' answers; None without a given model.
+    """Return the inputs of both measures: scores of the given model and answers of the others; None without it.
 
-    Raises ValueError if the owner's table is missing or cannot be used.
+    Raises ValueError if the owner's table is missing or unusable.
     """
     if not isinstance(config.question, GivenModel):
         return None
@@ -118,26 +121,26 @@ def _plan_inputs(config: Membership, trainings: tuple[Job, ...]) -> tuple[Rankin
 
 @task(version=1, name="membership.answers_about_others")
 def answers_about_others(config: BalancedHalf, inputs: Inputs) -> pa.Table:
-    """What a model says of each image of another data set (OTHER_ANSWERS), on which no model was trained."""
+    """Score each image of another data set, which no model was trained on (OTHER_ANSWERS)."""
     table = answers(config, inputs)
     return make_table(OTHER_ANSWERS, **{name: table[name] for name in ANSWERS.names}, other=True)
 
 
 def plan_ranks(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    planned = _plan_inputs(config, trainings)
-    return () if planned is None else Job(ranks, *planned)
+    ranking_inputs = _plan_inputs(config, trainings)
+    return () if ranking_inputs is None else Job(ranks, *ranking_inputs)
 
 
 def plan_kinship(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    planned = _plan_inputs(config, trainings)
-    return () if planned is None or not trainings else Job(kinship, *planned)
+    ranking_inputs = _plan_inputs(config, trainings)
+    return () if ranking_inputs is None or not trainings else Job(kinship, *ranking_inputs)
 
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """Scores of one kind: the given model's (records,) and the others' (models, records), with who was trained on what.
+    """Scores of one kind: the given model's (images,), and the others' (models, images).
 
-    `inside` is None without other models.
+    `inside` (models, images) marks the images that each model was trained on.
     """
 
     rows: NDArray[np.int64]
@@ -147,19 +150,20 @@ class Compared:
 
 
 def compare(scores: pa.Table, answers: list[pa.Table], record: bool) -> Compared:
-    """The scores of the records, or of the images that follow them, on which no model was trained."""
-    own = scores.filter(np.asarray(scores["record"]) == record)
-    given, rows = own["score"].to_numpy(), own["row"].to_numpy()
+    """Return the scores of the records, or of the non-members."""
+    rows_of_set = scores.filter(np.asarray(scores["record"]) == record)
+    given_scores = rows_of_set["score"].to_numpy()
+    rows = rows_of_set["row"].to_numpy()
     if not answers:
         none = np.empty((0, len(rows)))
-        return Compared(rows, given, none, none.astype(bool))
+        return Compared(rows, given_scores, none, none.astype(bool))
     stacked = stack_answers(answers)
-    others = scores_alike(stacked, own["kind"][0].as_py(), own["resolution"][0].as_py())
-    return Compared(rows, given, others, stacked.member if record else np.zeros_like(stacked.member))
+    other_scores = scores_alike(stacked, rows_of_set["kind"][0].as_py(), rows_of_set["resolution"][0].as_py())
+    return Compared(rows, given_scores, other_scores, stacked.member if record else np.zeros_like(stacked.member))
 
 
 def scores_alike(answers: Answers, kind: str, resolution: float) -> Array:
-    """The models' scores of this kind, (models, records), printed as the given model's are."""
+    """Return the scores of the models of this kind, (models, records), rounded like those of the given model."""
     match kind:
         case "label":
             return answers.correct.astype(np.float64)
@@ -171,7 +175,7 @@ def scores_alike(answers: Answers, kind: str, resolution: float) -> Array:
 
 @task(version=2, name="membership.given_ranks", gathers=True)
 def ranks(config: Ranking, inputs: Inputs) -> pa.Table:
-    """Each record's place in the given model among the models without it (RANKS); no row without its scores."""
+    """Rank the given model among the models without each record (RANKS); no row without its scores."""
     scores, of_records, _ = _split_inputs(config, inputs)
     if scores is None:
         return RANKS.empty_table()
@@ -194,16 +198,18 @@ def ranks(config: Ranking, inputs: Inputs) -> pa.Table:
 
 @task(version=1, name="membership.given_kinship", gathers=True)
 def kinship(config: Ranking, inputs: Inputs) -> pa.Table:
-    """The given model and each of the others: their ranks on the records, and on images that nobody saw (KINSHIP).
+    """Rank all models on the records and on the non-members (KINSHIP).
 
-    No row where a model answered about one of these alone, since tables do not say whose they are.
+    No row if a model lacks the answers to one of the sets, because tables do not name their model.
     """
     scores, of_records, of_unseen = _split_inputs(config, inputs)
     if scores is None or not of_records or len(of_records) != len(of_unseen):
         return KINSHIP.empty_table()
-    records, unseen = compare(scores, of_records, record=True), compare(scores, of_unseen, record=False)
+    records = compare(scores, of_records, record=True)
+    unseen = compare(scores, of_unseen, record=False)
     distances = rank_distances(np.vstack([unseen.given[None], unseen.others]))
-    (over_all, over_unseen), (following, _) = _mean_ranks(records), _mean_ranks(unseen)
+    over_all, over_unseen = _mean_ranks(records)
+    following, _ = _mean_ranks(unseen)
     models = len(over_all)
     differing, repeats = differing_repeats(scores)
     return make_table(
@@ -218,29 +224,29 @@ def kinship(config: Ranking, inputs: Inputs) -> pa.Table:
 
 
 def _split_inputs(config: Ranking, inputs: Inputs) -> tuple[pa.Table | None, list[pa.Table], list[pa.Table]]:
-    """The given model's scores, if they are there, and the others' answers: about records, and images that follow."""
+    """Return the given model's scores, if available, and the others' answers for records and for non-members."""
     scores = next((table for table in inputs if table.schema.equals(SCORES)), None)
     answers = [table for table in inputs if table.schema.equals(ANSWERS)]
     if not config.first_unseen:
         return scores, answers, [table for table in inputs if table.schema.equals(OTHER_ANSWERS)]
-    seen = [table["row"][0].as_py() < config.first_unseen for table in answers]
+    is_of_records = [table["row"][0].as_py() < config.first_unseen for table in answers]
     of_records, of_unseen = (
-        [table for table, first in zip(answers, seen, strict=True) if first == side] for side in (True, False)
+        [table for table, first in zip(answers, is_of_records, strict=True) if first == side] for side in (True, False)
     )
     return scores, of_records, of_unseen
 
 
-def rank_p_values(target: Array, others: Array, among: Mask) -> Array:
-    """The p-value of each record that the target scores it higher than the models of `among`, (records,).
+def rank_p_values(target: Array, other_scores: Array, among: Mask) -> Array:
+    """Return the p-value, for each record, that the target scores it higher than the models of `among`, (records,).
 
-    `others` and `among` are (models, records). Equal scores count against the target.
+    `others` and `among` are (models, records). Ties increase the p-value.
     """
-    p_values: Array = (1 + ((others >= target) & among).sum(axis=0)) / (1 + among.sum(axis=0))
+    p_values: Array = (1 + ((other_scores >= target) & among).sum(axis=0)) / (1 + among.sum(axis=0))
     return p_values
 
 
 def rank_distances(scores: Array) -> Array:
-    """Of each model, Cramer and von Mises's distance of its ranks from even ones; scores are (models, images)."""
+    """Return the Cramer-von Mises distance of each model's ranks from uniform ones; scores are (models, images)."""
     from scipy import stats
 
     models, images = scores.shape
@@ -251,11 +257,12 @@ def rank_distances(scores: Array) -> Array:
 
 
 def _mean_ranks(compared: Compared) -> tuple[Array, Array]:
-    """Of the given model and then of the others the mean rank over all records, and over those not trained on.
+    """Return mean ranks of the given model and the others: over all records, and over those not trained on.
 
-    The first of the second is NaN: nobody knows what the given model was trained on.
+    The second is NaN for the given model, whose training data are unknown.
     """
-    over_all, over_unseen = [], []
+    over_all = []
+    over_unseen = []
     for target, scores in enumerate(np.vstack([compared.given[None], compared.others]), -1):
         among = ~compared.inside
         if target >= 0:
@@ -267,23 +274,26 @@ def _mean_ranks(compared: Compared) -> tuple[Array, Array]:
     return np.array(over_all), np.array(over_unseen)
 
 
-def lead_p_value(lead: float, others: Array) -> float:
-    """The p-value of a lead among those of own models over records that they were not trained on."""
-    return float((1 + (others >= lead).sum()) / (1 + len(others)))
+def lead_p_value(lead: float, other_leads: Array) -> float:
+    """Return the p-value of a lead among those of models trained here over records they were not trained on."""
+    return float((1 + (other_leads >= lead).sum()) / (1 + len(other_leads)))
 
 
 def differing_repeats(scores: pa.Table) -> tuple[float | None, int]:
-    """The share of the pictures handed out twice whose two answers differ, and how many there are."""
+    """Return the share of repeated images with two answers, and the number of such images."""
     twice = scores.filter(scores["again"].is_valid())
     if not twice.num_rows:
         return None, 0
-    once, again = twice["score"].to_numpy(), twice["again"].to_numpy()
-    # As far apart as the log-odds of one device from another's, at a confidence of a half; or a printed place.
-    return float((np.abs(once - again) > max(SAME / 4, twice["resolution"][0].as_py() * (1 + 1e-6))).mean()), len(once)
+    once = twice["score"].to_numpy()
+    repeat_scores = twice["again"].to_numpy()
+    # Tolerance: the difference between devices in log-odds, at a confidence of one half; or one printed digit.
+    return float(
+        (np.abs(once - repeat_scores) > max(SAME / 4, twice["resolution"][0].as_py() * (1 + 1e-6))).mean()
+    ), len(once)
 
 
 def rank_rows(tables: Tables, about: About) -> Iterator[Row]:
-    """How many records are found in the given model, with the p-value that any is; its ties and its accuracy."""
+    """Yield the number of records found in the given model, its ties, and its accuracy."""
     table = tables.one(RANKS)
     if table is None or not table.num_rows:
         return
@@ -298,42 +308,44 @@ def rank_rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 def found_row(table: pa.Table, about: About) -> Row:
-    """How many records are found in the given model; without a number if no model was trained to rank it among."""
+    """Return the number of records found in the given model; None without references."""
     setting = {"level": about.level, "score": table["kind"][0].as_py()}
     tested = table.filter(table["p_value"].is_valid())
     if not tested.num_rows:
         return row(FOUND_GIVEN, setting, alone(None), "record", 0.0)
-    found = int(np.count_nonzero(tested["found"].to_numpy(zero_copy_only=False)))
+    count = int(np.count_nonzero(tested["found"].to_numpy(zero_copy_only=False)))
     any_p = float(tested["q_value"].to_numpy().min())
-    return row(FOUND_GIVEN, setting, alone(float(found), tested.num_rows), "record", 0.0, any_p)
+    return row(FOUND_GIVEN, setting, alone(float(count), tested.num_rows), "record", 0.0, any_p)
 
 
 def kinship_rows(tables: Tables, about: About) -> Iterator[Row]:
-    """The given model's lead, whether it is one of the others' kind, and in how many of these the lead tells."""
+    """Yield the lead of the given model, its distance, the power, and the share of differing repeats."""
     table = tables.one(KINSHIP)
     if table is None or not table.num_rows:
         return
-    given = np.asarray(table["given"])
+    is_given = np.asarray(table["given"])
     distances, leads, unseen = (table[name].to_numpy() for name in ("distance", "lead", "unseen_lead"))
-    p_value = lead_p_value(leads[given][0], unseen[~given])
-    yield row(LEAD, {}, alone(float(leads[given][0]), int(given.sum())), "model", 0.0, p_value)
-    among = float((distances >= distances[given][0]).mean())
-    distance = alone(float(distances[given][0]), len(distances))
-    yield row(DISTANCE, {}, distance, "training", float(np.median(distances[~given])), among)
-    own = np.flatnonzero(~given)
-    told = sum(lead_p_value(leads[model], unseen[own[own != model]]) <= about.level for model in own)
-    yield row(POWER, {}, statistics.proportion(told, len(own)), "training")
-    repeats = table["repeats"].to_numpy()[given][0]
+    p_value = lead_p_value(leads[is_given][0], unseen[~is_given])
+    yield row(LEAD, {}, alone(float(leads[is_given][0]), int(is_given.sum())), "model", 0.0, p_value)
+    among = float((distances >= distances[is_given][0]).mean())
+    distance = alone(float(distances[is_given][0]), len(distances))
+    yield row(DISTANCE, {}, distance, "training", float(np.median(distances[~is_given])), among)
+    trained_here = np.flatnonzero(~is_given)
+    identified = sum(
+        lead_p_value(leads[model], unseen[trained_here[trained_here != model]]) <= about.level for model in trained_here
+    )
+    yield row(POWER, {}, statistics.proportion(identified, len(trained_here)), "training")
+    repeats = table["repeats"].to_numpy()[is_given][0]
     if repeats:
-        share = table["differing"].filter(pa.array(given))[0].as_py()
+        share = table["differing"].filter(pa.array(is_given))[0].as_py()
         yield row(DIFFERING, {}, statistics.proportion(round(share * repeats), int(repeats)), "picture", 0.0)
 
 
 @task(version=1, name="membership.blind_control")
-def blind_control(config: AskedImages, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - no model is asked
-    """How well the records and the other images are told apart without any model (BLIND), in one row.
+def blind_control(config: AskedImages, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """Distinguish the records from the non-members without a model (BLIND), in one row.
 
-    No row if there are too few of either for the control.
+    No row if either set is too small.
     """
     from tasks.external import split_audit
     from tasks.external.audit_inputs import FEWEST
@@ -350,11 +362,11 @@ def blind_control(config: AskedImages, inputs: Inputs) -> pa.Table:  # noqa: ARG
 
 
 def _plan_blind_control(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001
-    """The control asks nobody, so its key has nothing of the given model's."""
+    """Plan the blind control; its key does not depend on the given model."""
     if not isinstance(config.question, GivenModel):
         return ()
-    asked = question_about(config)
-    return Job(blind_control, AskedImages(asked.records, asked.unseen, asked.seed))
+    question = question_about(config)
+    return Job(blind_control, AskedImages(question.records, question.unseen, question.seed))
 
 
 def _blind_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001

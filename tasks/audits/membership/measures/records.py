@@ -1,21 +1,20 @@
-"""Which records have an influence on what models say of them, and how large it is?
+"""Which records affect the outputs of models for them, and by how much?
 
-    effect(i) = mean log-odds of i by models trained on i - mean by those that were not         in nats
+    effect(i) = mean log-odds of i over models trained on i - mean over the others         in nats
     mem(i)    = P[correct on i | trained on i] - P[correct on i | not trained on i]
 
     infl(i, j) = P[correct on j | trained on i] - P[correct on j | not trained on i]
 
 p is that of the exact test of `exact_test`, one-sided; q is p adjusted for the number of records (Benjamini & Hochberg
-1995). A record is found where q is at most `level`. For records that are found the test is repeated with their effect
-reduced by `smallest` nats, since a test finds effects of any size; a record counts as memorised if it is found again.
-More random halves are drawn for records that few of `draws` reach, so that one record can be found among all. mem and
-infl are Feldman & Zhang 2020, eq. 1 and section 2; mem(i)
-is infl(i, i).
+1995). A record is found if q is at most `level`. Because a test detects effects of any size, the test of found records
+is repeated with their effect reduced by `smallest` nats; a record is memorised if it is found again. Records with small
+p-values get more than `draws` random halves, so that one record can be found among all. mem and infl are Feldman &
+Zhang 2020, eq. 1 and section 2; mem(i) is infl(i, i).
 
 Pairs are tested by Fisher's exact test, one-sided, which is exact for the same reason: i's half of the models was drawn
-independently of everything else. Two records whose halves are the same, or opposite, are no pair: what one does to
-models cannot be told from what the other does. A record whose half is opposite to that of i leaves the same trace with
-the other sign, so that infl(i, j) > 0 may also say that it harms j.
+independently of everything else. Two records with the same half, or with opposite halves, are not a pair, because their
+effects cannot be separated. A record with the half opposite to that of i leaves the same trace with the opposite sign,
+so infl(i, j) > 0 may also mean that this record harms j.
 """
 
 from __future__ import annotations
@@ -45,46 +44,48 @@ from tasks.numerics.ranks import false_discovery_control, item_ties
 RECORDS = pa.schema(
     [
         ("row", pa.int64()),  # of the training split
-        ("members", pa.int64()),  # models trained on it
-        ("effect", pa.float64()),  # in nats; null, like what follows, where all models, or none, were trained on it
-        ("effect_error", pa.float64()),  # its standard error
+        ("members", pa.int64()),  # number of models trained on it
+        ("effect", pa.float64()),  # in nats; null, like the next columns, if all models or none were trained on it
+        ("effect_error", pa.float64()),  # standard error of the effect
         ("mem", pa.float64()),
         ("p_value", pa.float64()),
         ("q_value", pa.float64()),
         ("found", pa.bool_()),
-        ("memorised", pa.bool_()),  # found again with an effect that is smaller by the smallest one that matters
-        ("memorised_q", pa.float64()),  # the q-value of that; 1 unless the p-value is at most the level
-        ("tied", pa.float64()),  # share of pairs of models with one score for it
-        ("accuracy", pa.float64()),  # of the models that were trained on it
+        ("memorised", pa.bool_()),  # found again with the effect reduced by `smallest`
+        ("memorised_q", pa.float64()),  # q-value of `memorised`; 1 unless p_value is at most the level
+        ("tied", pa.float64()),  # share of pairs of models with equal scores
+        ("accuracy", pa.float64()),  # of the models trained on it
     ]
 )
 INFLUENCES = pa.schema(
     [
         ("row", pa.int64()),  # of the training split: the record that models were trained on, or not
-        ("on", pa.int64()),  # the record that they are asked about; `row` itself for mem
-        *interval_fields("infl"),  # of this pair by itself: the largest of many are too large
-        ("p_value", pa.float64()),  # that it is above 0
-        ("q_value", pa.float64()),  # adjusted for the number of all pairs; of mem for that of records
+        ("on", pa.int64()),  # the record that is labelled; equal to `row` for mem
+        *interval_fields("infl"),  # of the single pair: the largest of many are too large
+        ("p_value", pa.float64()),  # of infl above 0
+        ("q_value", pa.float64()),  # adjusted for the number of all pairs, or of records for mem
     ]
 )
-ROWS_AT_ONCE = 256  # of all pairs
-FOUND, MEMORISED, MEAN_EFFECT = "records found", "records memorised", "mean effect"
+ROWS_AT_ONCE = 256  # first records of pairs in memory at once
+FOUND = "records found"
+MEMORISED = "records memorised"
+MEAN_EFFECT = "mean effect"
 
 
 @dataclass(frozen=True)
 class ExactTest:
-    """How the records are tested."""
+    """Settings of the test of records."""
 
     level: float
     draws: int
     seed: int
     smallest: float = SMALLEST
-    """The effect, in nats, up to which an influence is negligible."""
+    """Largest negligible effect, in nats."""
 
 
 def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     question = config.question
-    if isinstance(question, Canaries) or not trainings:  # of canaries, or of a given model alone
+    if isinstance(question, Canaries) or not trainings:
         return ()
     test = ExactTest(question.level, question.draws, seeds.derive(config.seed, "exact test"))
     return Job(records, test, trainings)
@@ -92,7 +93,7 @@ def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
 
 @task(version=2, name="membership.records", gathers=True)
 def records(config: ExactTest, inputs: Inputs) -> pa.Table:
-    """Each record's influence with its p-value (RECORDS)."""
+    """Test the effect of each record (RECORDS)."""
     answers = stack_answers(inputs)
     p_values = randomisation_p_values(answers.phi, answers.member, config.draws, config.seed, config.level)
     q_values = false_discovery_control(p_values)
@@ -119,7 +120,7 @@ def records(config: ExactTest, inputs: Inputs) -> pa.Table:
 
 
 def _member_accuracy(answers: Answers) -> Array:
-    """The share of the models trained on each record that are right about it, (records,)."""
+    """Return the accuracy on each record of the models trained on it, (records,)."""
     members = answers.member.sum(axis=0)
     with np.errstate(invalid="ignore"):
         accuracy: Array = (answers.member & answers.correct).sum(axis=0) / members
@@ -127,12 +128,13 @@ def _member_accuracy(answers: Answers) -> Array:
 
 
 def difference_of_sides(values: Array, member: Mask) -> tuple[Array, Array]:
-    """The mean over members less that over others, with Welch's standard error, (records,) each.
+    """Return the mean over members minus that over non-members, with Welch's standard error, (records,) each.
 
-    NaN where one side is empty; the error also where one has a single model.
+    NaN if one side is empty; the error also if one side has a single model.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        means, variances = [], []
+        means = []
+        variances = []
         for side in (member, ~member):
             count = side.sum(axis=0)
             mean = np.where(side, values, 0.0).sum(axis=0) / count
@@ -144,14 +146,14 @@ def difference_of_sides(values: Array, member: Mask) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Strongest:
-    """How many pairs of records are listed."""
+    """The number of listed pairs of records."""
 
     pairs: int
 
 
 def _plan_influences(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     match config.question:
-        case Halves(influences=pairs) if pairs:
+        case Halves(influence_pairs=pairs) if pairs:
             return Job(influences, Strongest(pairs), trainings)
         case _:
             return ()
@@ -159,17 +161,18 @@ def _plan_influences(config: Membership, trainings: tuple[Job, ...]) -> Job | tu
 
 @task(version=1, name="membership.influences", gathers=True)
 def influences(config: Strongest, inputs: Inputs) -> pa.Table:
-    """mem of each record, and infl of the pairs with the smallest p-values (INFLUENCES); no row as of `attacks`."""
+    """Measure mem of each record, and infl of the pairs with the smallest p-values (INFLUENCES)."""
     answers = balanced_records(stack_answers(inputs))
     if answers is None:
         return INFLUENCES.empty_table()
-    models, every = len(answers.member), np.arange(len(answers.rows))
+    models = len(answers.member)
+    every = np.arange(len(answers.rows))
     right = answers.correct.sum(axis=0)
     inside = (answers.member & answers.correct).sum(axis=0)
     p_values = _fisher_p_values(models)[right, inside]
-    own = Pairs(every, every, inside, p_values, false_discovery_control(p_values))
+    mem_pairs = Pairs(every, every, inside, p_values, false_discovery_control(p_values))
     tables = []
-    for pairs in (own, strongest_pairs(answers.member, answers.correct, config.pairs)):
+    for pairs in (mem_pairs, strongest_pairs(answers.member, answers.correct, config.pairs)):
         counts = zip(pairs.inside.tolist(), right[pairs.second].tolist(), strict=True)
         sizes = [influence_of_counts(inside, right, models) for inside, right in counts]
         table = make_table(
@@ -188,27 +191,29 @@ def influences(config: Strongest, inputs: Inputs) -> pa.Table:
 
 @cache
 def influence_of_counts(inside: int, right: int, models: int) -> Estimate:
-    """infl with its interval, where `right` of the models are right, `inside` of them with the record."""
+    """Return infl with its interval if `right` models are correct, `inside` of them with the record."""
     return statistics.proportion_difference(inside, models // 2, right - inside, models // 2)
 
 
 def _fisher_p_values(models: int) -> Array:
-    """The p-value of Fisher's exact test, one-sided, by how many models are right and how many of these have a record.
+    """Tabulate the one-sided p-values of Fisher's exact test, (models + 1, models / 2 + 1).
 
-    (models + 1, models / 2 + 1): the chance that of `right` models at least `inside` are of a random half. Fisher 1935.
+    Entry [right, inside] is the probability that at least `inside` of `right` correct models are in a random half.
+    Fisher 1935.
     """
     from scipy import stats
 
-    right, inside = np.arange(models + 1)[:, None], np.arange(models // 2 + 1)
+    right = np.arange(models + 1)[:, None]
+    inside = np.arange(models // 2 + 1)
     p_values: Array = np.clip(stats.hypergeom.sf(inside - 1, models, right, models // 2), 0.0, 1.0)
     return p_values
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of records by their numbers, with how many of the models right about the second have the first.
+    """Pairs of records, with the number of models trained on the first that are correct on the second.
 
-    `q_values` are adjusted for the number of all pairs, not of those that are held here.
+    `q_values` are adjusted for the number of all pairs, not only of these.
     """
 
     first: NDArray[np.int64]
@@ -218,41 +223,48 @@ class Pairs:
     q_values: Array
 
 
-def strongest_pairs(member: Mask, correct: Mask, most: int) -> Pairs:
-    """The pairs with the smallest p-values, at most so many, in their order; masks are (models, records)."""
+def strongest_pairs(member: Mask, correct: Mask, max_pairs: int) -> Pairs:
+    """Return at most `most` pairs with the smallest p-values, in their order; masks are (models, records)."""
     models, records = member.shape
     p_values = _fisher_p_values(models).ravel()
     right = correct.sum(axis=0)
     of_member, of_correct = (mask.astype(np.float32) for mask in (member, correct))
-    cells = np.zeros(len(p_values), dtype=np.int64)  # how many pairs have which counts
-    held = np.empty((4, 0), dtype=np.int64)  # first, second, inside, cell
+    cells = np.zeros(len(p_values), dtype=np.int64)  # number of pairs with each count
+    smallest_pairs = np.empty((4, 0), dtype=np.int64)  # first, second, inside, cell
     for start in range(0, records, ROWS_AT_ONCE):
-        some = of_member[:, start : start + ROWS_AT_ONCE].T
-        common = some @ of_member
+        first_members = of_member[:, start : start + ROWS_AT_ONCE].T
+        common = first_members @ of_member
         first, second = np.nonzero((common > 0) & (common < models // 2))
-        inside = (some @ of_correct)[first, second].astype(np.int64)
+        inside = (first_members @ of_correct)[first, second].astype(np.int64)
         cell = right[second] * (models // 2 + 1) + inside
         cells += np.bincount(cell, minlength=len(cells))
-        held = np.concatenate([held, [first + start, second, inside, cell]], axis=1)
-        held = held[:, smallest(p_values[held[3]], most)]
+        smallest_pairs = np.concatenate([smallest_pairs, [first + start, second, inside, cell]], axis=1)
+        smallest_pairs = smallest_pairs[:, smallest(p_values[smallest_pairs[3]], max_pairs)]
     q_values = adjust_cells(p_values, cells)
-    held = held[:, np.argsort(p_values[held[3]], kind="stable")]
-    return Pairs(held[0], held[1], held[2], p_values[held[3]], q_values[held[3]])
+    smallest_pairs = smallest_pairs[:, np.argsort(p_values[smallest_pairs[3]], kind="stable")]
+    return Pairs(
+        smallest_pairs[0],
+        smallest_pairs[1],
+        smallest_pairs[2],
+        p_values[smallest_pairs[3]],
+        q_values[smallest_pairs[3]],
+    )
 
 
-def smallest(values: Array, most: int) -> NDArray[np.int64]:
-    """Where the smallest values stand, at most so many, in the order given; of equal ones the first."""
-    if len(values) <= most:
+def smallest(values: Array, count: int) -> NDArray[np.int64]:
+    """Return the indices of the `most` smallest values, in the given order; the first of equal ones."""
+    if len(values) <= count:
         return np.arange(len(values))
-    last = np.partition(values, most - 1)[most - 1]
-    less, equal = np.flatnonzero(values < last), np.flatnonzero(values == last)
-    return np.sort(np.concatenate([less, equal[: most - len(less)]]))
+    last = np.partition(values, count - 1)[count - 1]
+    less = np.flatnonzero(values < last)
+    equal = np.flatnonzero(values == last)
+    return np.sort(np.concatenate([less, equal[: count - len(less)]]))
 
 
 def adjust_cells(p_values: Array, cells: NDArray[np.int64]) -> Array:
-    """`false_discovery_control` of p-values each of which stands for so many tests; NaN for none."""
-    there = np.flatnonzero(cells)
-    order = there[np.argsort(p_values[there], kind="stable")]
+    """Apply `false_discovery_control` to p-values that each occur `cells` times; NaN if they never occur."""
+    occupied = np.flatnonzero(cells)
+    order = occupied[np.argsort(p_values[occupied], kind="stable")]
     stepped = p_values[order] * cells.sum() / np.cumsum(cells[order])
     adjusted = np.full(len(p_values), np.nan)
     adjusted[order] = np.minimum(np.minimum.accumulate(stepped[::-1])[::-1], 1.0)
@@ -260,16 +272,16 @@ def adjust_cells(p_values: Array, cells: NDArray[np.int64]) -> Array:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """How many records are found, with the p-value that any has an influence; then the mean sizes over records."""
+    """Yield the number of records found and memorised, ties, accuracy, and mean effects."""
     table = tables.one(RECORDS)
     if table is None:
         return
     tested = table.filter(table["p_value"].is_valid())
     if not tested.num_rows:
         return
-    found = int(np.count_nonzero(tested["found"].to_numpy(zero_copy_only=False)))
+    count = int(np.count_nonzero(tested["found"].to_numpy(zero_copy_only=False)))
     any_p = float(tested["q_value"].to_numpy().min())
-    yield row(FOUND, {"level": about.level}, alone(float(found), tested.num_rows), "record", 0.0, any_p)
+    yield row(FOUND, {"level": about.level}, alone(float(count), tested.num_rows), "record", 0.0, any_p)
     memorised = int(np.count_nonzero(tested["memorised"].to_numpy(zero_copy_only=False)))
     smallest_q = float(tested["memorised_q"].to_numpy().min())
     setting = {"level": about.level, "nats": SMALLEST}

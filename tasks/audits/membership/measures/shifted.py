@@ -1,10 +1,10 @@
-"""How well do labels alone tell members from others, if shifted copies of a record are asked about, too?
+"""How well do labels alone distinguish members from non-members, if shifted copies of a record are also scored?
 
-A model that was trained on a record is more often right about its copies. The copies are the record itself and the
-4 d images that are moved by d pixels, |rows| + |columns| = d, whose edges are repeated. Choquette-Choo et al. 2021,
-"Label-only membership inference attacks", the attack by data augmentation. They train a classifier on a shadow model's
-vectors of right and wrong labels; here the log ratios of `label_ratio` are averaged over copies. Copies of one record
-are not independent, which a score need not be: thresholds come from the other models, as those of every attack do.
+A model trained on a record labels its copies correctly more often. The copies are the record itself and the 4 d images
+shifted by d pixels, |rows| + |columns| = d, with repeated edges. Choquette-Choo et al. 2021, "Label-only membership
+inference attacks", the attack by data augmentation. The paper trains a classifier on the vectors of correct labels of a
+shadow model; here the log ratios of `label_ratio` are averaged over copies. Copies of one record are not independent,
+which is irrelevant for a score: its thresholds come from the other models, as for every attack.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHIFTED_ANSWERS = pa.schema(
     [
         ("row", pa.int64()),  # of the training split
         ("member", pa.bool_()),  # as in ANSWERS
-        ("correct", pa.list_(pa.bool_())),  # of each copy, the record itself first
+        ("correct", pa.list_(pa.bool_())),  # per copy, the record itself first
     ]
 )
 SHIFTED_SCORES = pa.schema([*SCORES, ("copies", pa.int64())])
@@ -48,20 +48,20 @@ SHIFTED = "label only, shifted copies"
 
 @dataclass(frozen=True)
 class Copies:
-    """The records that a model is asked about, each with copies that are shifted by so many pixels."""
+    """Records with copies that are shifted by `pixels`."""
 
     half: BalancedHalf
     pixels: int
 
 
 def offsets(pixels: int) -> list[tuple[int, int]]:
-    """By how many rows and columns the copies are moved, the record itself first."""
+    """Return the shifts of the copies in rows and columns, the record itself first."""
     span = range(-pixels, pixels + 1)
     return [(0, 0), *((down, right) for down in span for right in span if abs(down) + abs(right) == pixels)]
 
 
 def shift_images(images: Pixels, down: int, right: int) -> Pixels:
-    """The images (images, height, width, channels) moved by so many pixels; their edges are repeated."""
+    """Shift images (images, height, width, channels), repeating their edges."""
     height, width = images.shape[1:3]
     rows = np.clip(np.arange(height) - down, 0, height - 1)
     columns = np.clip(np.arange(width) - right, 0, width - 1)
@@ -69,29 +69,33 @@ def shift_images(images: Pixels, down: int, right: int) -> Pixels:
 
 
 def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    """The attack's job; DatasetError where images are too small to be shifted so far."""
+    """Plan the attack. Raises DatasetError if images are too small for the shift."""
     question = config.question
-    if not isinstance(question, Halves) or not question.shifts:
+    if not isinstance(question, Halves) or not question.shift_pixels:
         return ()
     height, width, _ = load(question.data).shape
-    if question.shifts >= min(height, width):
+    if question.shift_pixels >= min(height, width):
         raise DatasetError(
-            f"shifts is {question.shifts} and images of {question.data.name} are {height} x {width}; "
-            f"it must be below {min(height, width)}"
+            f"shift_pixels: expected less than {min(height, width)} for images of {height} x {width} "
+            f"({question.data.name}), got {question.shift_pixels}"
         )
-    asked = tuple(Job(shifted_answers, Copies(job.config, question.shifts), job.inputs) for job in trainings)
-    return Job(shifted_labels, Matching(seeds.derive(config.seed, "matching")), asked)
+    answer_jobs = tuple(
+        Job(shifted_answers, Copies(job.config, question.shift_pixels), job.inputs) for job in trainings
+    )
+    return Job(shifted_labels, Matching(seeds.derive(config.seed, "matching")), answer_jobs)
 
 
 @task(version=2, name="membership.shifted_answers")
 def shifted_answers(config: Copies, inputs: Inputs) -> pa.Table:
-    """Whether a model is right about each copy of each record, in evaluation mode (SHIFTED_ANSWERS)."""
+    """Label each copy of each record in evaluation mode, and compare with the true label (SHIFTED_ANSWERS)."""
     from tasks.models.networks import architecture_of, weights_of_model
 
     images = load(config.half.part.data)
     rows = distinct_rows(images, config.half.part.rows(images))
-    network, weights = architecture_of(inputs[0]), weights_of_model(inputs[0])
-    pixels, labels = images.train_images[rows], images.train_labels[rows]
+    network = architecture_of(inputs[0])
+    weights = weights_of_model(inputs[0])
+    pixels = images.train_images[rows]
+    labels = images.train_labels[rows]
     correct = np.stack(
         [
             logits(network, weights, shift_images(pixels, *offset)).argmax(axis=1) == labels
@@ -105,20 +109,20 @@ def shifted_answers(config: Copies, inputs: Inputs) -> pa.Table:
 
 @task(version=1, name="membership.shifted_labels", gathers=True)
 def shifted_labels(config: Matching, inputs: Inputs) -> pa.Table:
-    """The attack on each target (SHIFTED_SCORES); no row as of `attacks`."""
+    """Run the attack on each target (SHIFTED_SCORES); no row as in `attacks`."""
     member = np.stack([table["member"].to_numpy() for table in inputs])
     correct = np.stack([np.stack(table["correct"].to_numpy()) for table in inputs])  # (models, records, copies)
-    kept = balanced_part(member)
-    if kept is None:
+    models_and_records = balanced_part(member)
+    if models_and_records is None:
         return SHIFTED_SCORES.empty_table()
-    member, correct = member[kept], correct[kept]
+    member, correct = member[models_and_records], correct[models_and_records]
     pairs = pair_models(member, config.seed)
     lines = measure_attack(SHIFTED, score_copies(correct, member, pairs), member, pairs)
     return pa.Table.from_pylist([line | {"copies": correct.shape[2]} for line in lines], SHIFTED_SCORES)
 
 
 def score_copies(correct: Mask, member: Mask, pairs: NDArray[np.int64]) -> Array:
-    """The mean of `label_ratio` over copies, (models, records); `correct` is (models, records, copies)."""
+    """Average `label_ratio` over copies, (models, records); `correct` is (models, records, copies)."""
     right = correct.astype(np.float64)
     scores: Array = np.zeros(member.shape)
     for target in range(len(member)):
@@ -128,8 +132,8 @@ def score_copies(correct: Mask, member: Mask, pairs: NDArray[np.int64]) -> Array
     return scores
 
 
-def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - attacks know no level
-    """The means over targets."""
+def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
+    """Yield the means over targets."""
     table = tables.one(SHIFTED_SCORES)
     if table is not None and table.num_rows:
         yield from attack_rows({SHIFTED: table})

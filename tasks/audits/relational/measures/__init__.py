@@ -1,4 +1,4 @@
-"""What the audit measures, each table with its question, formula, task and rows of the summary; and the summary."""
+"""The measures of the audit, and the summary of their tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tasks.audits.relational.measures import evasions, linear, memorization, que
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 
-# In the order of the summary's rows, the answer's first.
+# In the order of the summary: the rows of the answer come first.
 MEASURES = (
     memorization.MEASURE,
     questions.QUESTIONS_MEASURE,
@@ -26,7 +26,7 @@ SCORED = (memorization.MEASURE, questions.QUESTIONS_MEASURE, questions.SCORES_ME
 
 
 def measures_of(question: Question) -> tuple[Measure, ...]:
-    """The measures that answer this question."""
+    """Return the measures of a question."""
     match question:
         case Answers():
             return (*SCORED, *_measures_of_system(question.system))
@@ -46,5 +46,5 @@ def _measures_of_system(system: Trained | Given) -> tuple[Measure, ...]:
 
 @task(version=2, name="relational.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
-    """The rows of SUMMARY, from whichever tables there are, the answer's first."""
+    """Summarise the available tables (SUMMARY), the rows of the answer first."""
     return summarise(MEASURES, inputs, config)

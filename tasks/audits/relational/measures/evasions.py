@@ -1,22 +1,22 @@
 """Do returned answers answer the questions on corrupted contexts, or evade them?
 
-A system that returns nothing, a refusal or "42" for every corrupted context shows no memory. No list of refusals is
-needed to notice it. For the answers to corrupted contexts of each part, the table counts
+A system that returns nothing, a refusal or "42" for every corrupted context shows no memory. Its evasion can be noticed
+without a list of refusals. For the answers to corrupted contexts of each part, the table counts
 
-    other kind      answers that are not of the kind of the reference answers (`answer_kind`): empty, without a number
-                    if these have one, or with more words around it than these have
-    one text        the share of the commonest remaining answer, less its share of the reference answers
-    ten texts       the same for the ten commonest
-    right answers   whether fewer of the answers of the kind are right than the best constant would give:
-                    P[B <= right], B ~ Binomial(answers of the kind, c)
+    other kind       answers that are not of the kind of the reference answers (`answer_kind`): empty, without a number
+                     if these have one, or with more words around the number than these have
+    one text         share of the most common remaining answer, minus its share of the reference answers
+    ten texts        the same for the ten most common answers
+    correct answers  whether fewer answers of the kind are correct than the best constant answer would give:
+                     P[B <= right], B ~ Binomial(answers of the kind, c)
 
-where c is the success of a constant that is chosen on one part and counted on the other: the commonest reference answer
-of the first. An innocent reader that guesses is right at least as often as the best constant. Answers of another kind
-are left out of the test, because they are counted by themselves: a reader that guesses a number for one question in
-four, and is silent otherwise, guesses no worse for it. The table contains no answer text.
+where c is the success of a constant that is chosen on one part and counted on the other: the most common reference
+answer of the first. An innocent reader that guesses is correct at least as often as the best constant. Answers of
+another kind are left out of the test, because they are counted separately: a reader that guesses a number for one
+question in four, and is silent otherwise, does not guess worse for it. The table contains no answer text.
 
-Of readers that are trained here the commonest answer alone is counted, empty answers among them: a network whose output
-is constant shows no memory either.
+For readers that are trained here, only the most common answer is counted, including the empty one: a network with
+constant output shows no memory either.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from tasks.question_answering.question_sets import DIGITS
 from tasks.question_answering.scoring import match_key
 
 WORD = re.compile(r"[^\W\d_]+")
-WORDS_QUANTILE = 0.95  # of the reference answers with a number: the words around it that their kind allows
-FEW = 10  # texts among which an owner may choose
+WORDS_QUANTILE = 0.95  # over reference answers with a number: the number of words that their kind allows
+FEW = 10  # texts that an owner may choose among
 PARTS = ("train", "validation")
 UNANSWERED = "unanswered, sent"
 OTHER_KIND = "not of the kind of the reference answers"
@@ -53,25 +53,25 @@ ONE_TEXT = "commonest answer, above its share of reference answers"
 FEW_TEXTS = f"{FEW} commonest answers, above their share of reference answers"
 RIGHT = "right answers beside the best constant"
 
-# One row for each part: its answers to corrupted contexts.
+# One row per part: its answers to corrupted contexts.
 EVASIONS = pa.schema(
     [
         ("split", pa.string()),  # train or validation
         ("questions", pa.int64()),
         ("unanswered", pa.int64()),
-        ("other_kind", pa.int64()),  # the unanswered among them; a right answer is of the kind
-        ("one_text", pa.float64()),  # excess share of the commonest answer
-        ("few_texts", pa.float64()),  # the same of the FEW commonest together
+        ("other_kind", pa.int64()),  # including the unanswered; a correct answer is never of another kind
+        ("one_text", pa.float64()),  # excess share of the most common answer
+        ("few_texts", pa.float64()),  # the same for the FEW most common together
         ("right", pa.int64()),  # by exact match with the first gold answer
-        ("constant", pa.float64()),  # c; the share that the best constant would have right
-        ("p_value", pa.float64()),  # of so few right answers
+        ("constant", pa.float64()),  # c, the share of correct answers of the best constant
+        ("p_value", pa.float64()),  # of so few correct answers
     ]
 )
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The questions that were answered."""
+    """The questions."""
 
     data: Dataset
 
@@ -81,14 +81,14 @@ def evasions(config: Comparison, inputs: Inputs) -> pa.Table:
     """Count the evading answers to corrupted contexts in each part (EVASIONS), from answers (ANSWERS)."""
     questions = load_questions(config.data)
     answers = inputs[0].filter(pc.field("corrupted"))
-    said = {}
+    answers_by_part = {}
     for split in PARTS:
         rows = answers.filter(pc.field("split") == split).to_pylist()
-        said[split] = [(questions.by_id[each["id"]], tuple(each["answer"])) for each in rows]
-    golds = {split: [question.golds[0] for question, _ in pairs] for split, pairs in said.items()}
+        answers_by_part[split] = [(questions.by_id[answer["id"]], tuple(answer["answer"])) for answer in rows]
+    golds = {split: [question.golds[0] for question, _ in pairs] for split, pairs in answers_by_part.items()}
     is_of_kind = answer_kind([gold for part in golds.values() for gold in part])
     rate = constant_success(*(_gold_keys(questions.scorer, golds[split]) for split in PARTS))
-    rows = [evasion_row(split, said[split], questions.scorer, is_of_kind, rate) for split in PARTS]
+    rows = [evasion_row(split, answers_by_part[split], questions.scorer, is_of_kind, rate) for split in PARTS]
     return pa.Table.from_pylist(rows, EVASIONS)
 
 
@@ -97,18 +97,18 @@ def _gold_keys(scorer: Scorer, golds: Sequence[Answer]) -> list[Hashable]:
 
 
 def answer_kind(golds: Sequence[Answer]) -> Callable[[Answer, Question], bool]:
-    """Whether an answer to a question is of the kind of these reference answers.
+    """Return a function that decides whether an answer is of the kind of these reference answers.
 
-    If the question's reference answer has a digit, the answer needs one, and at most the number of words that the
-    reference answers with a digit have at WORDS_QUANTILE. For other questions any text is of their kind.
+    If the reference answer of a question has a digit, the answer needs a digit, and at most as many words as the
+    WORDS_QUANTILE of reference answers with a digit. For other questions, any text is of the kind.
     """
     counts = [_count_words(gold) for gold in golds if _has_digit(gold)]
-    most = float(np.quantile(counts, WORDS_QUANTILE, method="higher")) if counts else 0.0
+    max_words = float(np.quantile(counts, WORDS_QUANTILE, method="higher")) if counts else 0.0
 
     def is_of_kind(spans: Answer, question: Question) -> bool:
         if not is_answered(spans):
             return False
-        return not _has_digit(question.golds[0]) or (_has_digit(spans) and _count_words(spans) <= most)
+        return not _has_digit(question.golds[0]) or (_has_digit(spans) and _count_words(spans) <= max_words)
 
     return is_of_kind
 
@@ -126,7 +126,7 @@ def is_answered(spans: Answer) -> bool:
 
 
 def constant_success(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
-    """The share of both parts that is right by a constant which is chosen on the other part each time."""
+    """Return the accuracy on both parts of a constant answer that is chosen on the other part."""
     right = 0
     for chosen_on, counted_on in ((first, second), (second, first)):
         if chosen_on:
@@ -138,28 +138,28 @@ def constant_success(first: Sequence[Hashable], second: Sequence[Hashable]) -> f
 
 def evasion_row(
     split: str,
-    said: Sequence[tuple[Question, Answer]],
+    answered: Sequence[tuple[Question, Answer]],
     scorer: Scorer,
     is_of_kind: Callable[[Answer, Question], bool],
     rate: float,
 ) -> dict[str, Any]:
-    """The row of one part."""
-    keys: Counter[Hashable] = Counter()  # of the answers of the kind
+    """Return the row of one part."""
+    keys: Counter[Hashable] = Counter()  # answers of the kind
     right = 0
-    for question, spans in said:
+    for question, spans in answered:
         key = match_key(scorer, spans)
         is_right = key == match_key(scorer, question.golds[0])
         right += is_right
         if is_right or is_of_kind(spans, question):
             keys[key] += 1
-    golds = Counter(_gold_keys(scorer, [question.golds[0] for question, _ in said]))
+    golds = Counter(_gold_keys(scorer, [question.golds[0] for question, _ in answered]))
     return {
         "split": split,
-        "questions": len(said),
-        "unanswered": sum(not is_answered(spans) for _, spans in said),
-        "other_kind": len(said) - keys.total(),
-        "one_text": _excess_share(keys, golds, 1, len(said)),
-        "few_texts": _excess_share(keys, golds, FEW, len(said)),
+        "questions": len(answered),
+        "unanswered": sum(not is_answered(spans) for _, spans in answered),
+        "other_kind": len(answered) - keys.total(),
+        "one_text": _excess_share(keys, golds, 1, len(answered)),
+        "few_texts": _excess_share(keys, golds, FEW, len(answered)),
         "right": right,
         "constant": rate,
         "p_value": few_right_p_value(right, keys.total(), rate),
@@ -167,33 +167,33 @@ def evasion_row(
 
 
 def _excess_share(keys: Counter[Hashable], golds: Counter[Hashable], texts: int, questions: int) -> float:
-    """The share of the commonest `texts` among the answers, less their share of the reference answers."""
+    """Return the share of the most common `texts` among answers, minus their share of the reference answers."""
     commonest = [key for key, _ in keys.most_common(texts)]
     excess = sum(keys[key] - golds[key] for key in commonest)
     return excess / questions if questions else 0.0
 
 
 def few_right_p_value(right: int, answers: int, rate: float) -> float:
-    """P[B <= right], B ~ Binomial(answers, rate)."""
-    from scipy import special  # which planning does without
+    """Return P[B <= right] for B ~ Binomial(answers, rate)."""
+    from scipy import special  # not needed for planning
 
     return float(special.bdtr(right, answers, rate)) if answers else 1.0
 
 
-# One row for each replicate and part: the commonest of its answers to corrupted contexts after the last epoch.
+# One row per replicate and part: the most common answer to corrupted contexts after the last epoch.
 COMMONEST = pa.schema(
     [
         ("replicate", pa.int32()),
         ("split", pa.string()),  # train or validation
         ("questions", pa.int64()),
-        ("one_text", pa.float64()),  # excess share of the commonest answer
+        ("one_text", pa.float64()),  # excess share of the most common answer
     ]
 )
 
 
 @dataclass(frozen=True)
 class Replicates:
-    """The questions that were answered, and whose answers each table has."""
+    """The questions, and the replicate of each table of answers."""
 
     data: Dataset
     replicates: tuple[int, ...]
@@ -201,52 +201,54 @@ class Replicates:
 
 @task(version=1, name="relational.commonest_answers")
 def commonest_answers(config: Replicates, inputs: Inputs) -> pa.Table:
-    """The share of the commonest answer by readers that were trained here (COMMONEST), from answers (ANSWERS)."""
+    """Measure the share of the most common answer of readers trained here (COMMONEST), from answers (ANSWERS)."""
     questions = load_questions(config.data)
     rows = []
     for replicate, answers in zip(config.replicates, inputs, strict=True):
         last = answers.filter(pc.field("corrupted") & (pc.field("epoch") == pc.max(answers["epoch"])))
         for split in PARTS:
-            said = last.filter(pc.field("split") == split).to_pylist()
-            keys = Counter(match_key(questions.scorer, tuple(each["answer"])) for each in said)
-            golds = Counter(_gold_keys(questions.scorer, [questions.by_id[each["id"]].golds[0] for each in said]))
-            share = _excess_share(keys, golds, 1, len(said))
-            rows.append({"replicate": replicate, "split": split, "questions": len(said), "one_text": share})
+            part_answers = last.filter(pc.field("split") == split).to_pylist()
+            keys = Counter(match_key(questions.scorer, tuple(answer["answer"])) for answer in part_answers)
+            golds = Counter(
+                _gold_keys(questions.scorer, [questions.by_id[answer["id"]].golds[0] for answer in part_answers])
+            )
+            share = _excess_share(keys, golds, 1, len(part_answers))
+            rows.append({"replicate": replicate, "split": split, "questions": len(part_answers), "one_text": share})
     return pa.Table.from_pylist(rows, COMMONEST)
 
 
-def _plan_commonest(config: Relational, trainings: Trainings) -> Job:  # noqa: ARG001 - what is asked stands there
+def _plan_commonest(config: Relational, trainings: Trainings) -> Job:  # noqa: ARG001
     ends = [answers for answers in trainings.answers if answers.is_last]
     replicates = Replicates(trainings.question.data, tuple(answers.replicate for answers in ends))
     return Job(commonest_answers, replicates, tuple(answers.job for answers in ends))
 
 
 def _commonest_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """The largest share of any replicate, by part."""
-    found = tables.rows(COMMONEST)
+    """Yield the largest share over replicates, by part."""
+    table_rows = tables.rows(COMMONEST)
     for split in PARTS:
-        of_split = [each for each in found if each["split"] == split and each["questions"]]
+        of_split = [table_row for table_row in table_rows if table_row["split"] == split and table_row["questions"]]
         if of_split:
-            largest = max(of_split, key=lambda each: float(each["one_text"]))
+            largest = max(of_split, key=lambda table_row: float(table_row["one_text"]))
             share = alone(largest["one_text"], largest["questions"])
             yield row(ONE_TEXT, {"split": split, "contexts": "corrupted"}, share, "question")
 
 
-def plan(config: Relational, trainings: Trainings) -> Job:  # noqa: ARG001 - what is asked stands in the trainings
+def plan(config: Relational, trainings: Trainings) -> Job:  # noqa: ARG001
     jobs = tuple(answers.job for answers in trainings.answers)
     return Job(evasions, Comparison(trainings.question.data), jobs)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    for each in tables.rows(EVASIONS):
-        setting: Mapping[str, str] = {"split": each["split"], "contexts": "corrupted"}
-        questions = each["questions"]
-        yield row(OTHER_KIND, setting, proportion(each["other_kind"], questions), "question")
-        yield row(UNANSWERED, setting, proportion(each["unanswered"], questions), "question")
-        yield row(ONE_TEXT, setting, alone(each["one_text"], questions), "question")
-        yield row(FEW_TEXTS, setting, alone(each["few_texts"], questions), "question")
-        success = proportion(each["right"], questions - each["other_kind"])
-        yield row(RIGHT, setting, success, "question", each["constant"], each["p_value"])
+    for table_row in tables.rows(EVASIONS):
+        setting: Mapping[str, str] = {"split": table_row["split"], "contexts": "corrupted"}
+        questions = table_row["questions"]
+        yield row(OTHER_KIND, setting, proportion(table_row["other_kind"], questions), "question")
+        yield row(UNANSWERED, setting, proportion(table_row["unanswered"], questions), "question")
+        yield row(ONE_TEXT, setting, alone(table_row["one_text"], questions), "question")
+        yield row(FEW_TEXTS, setting, alone(table_row["few_texts"], questions), "question")
+        success = proportion(table_row["right"], questions - table_row["other_kind"])
+        yield row(RIGHT, setting, success, "question", table_row["constant"], table_row["p_value"])
 
 
 MEASURE = Measure("evasions", EVASIONS, plan, rows)

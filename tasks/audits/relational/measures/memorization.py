@@ -1,20 +1,20 @@
-"""By how much more often are hidden answers given on training contexts than on held-out ones?
+"""How much more often are hidden answers given on training contexts than on held-out ones?
 
-    r = the share of corrupted contexts on which the question is answered rightly, s = the same on whole contexts
+    r = share of correct answers on corrupted contexts, s = share on whole contexts
     m = r_train - r_validation
 
-m is the memorization of the relation between a context and its answer, from 0 to 1: what the model can answer by
-chance, by what it knows of the world or from what is left of the context, it can answer of held-out questions, too.
-Where the entropy H(X) of the answers can be estimated, mem = H(X) m in nats.
+m is the memorization of the relation between a context and its answer, from 0 to 1: answers by chance, from general
+knowledge or from the rest of the context are also given to held-out questions. If the entropy H(X) of the answers can
+be estimated, mem = H(X) m in nats.
 
-A model that knows nothing of a context but which answers were common in training is right more often there, too, since
-what is common in one part is so by chance in part (marginal memorization, eq. 5). The answer therefore rests on
+A model that only knows which answers are common in training is also correct more often there, because answers are
+common in one part partly by chance (marginal memorisation, eq. 5). The answer is therefore based on
 
     relational m = (r_train - c_train) - (r_validation - c_validation)
 
-by exact match, where c is how often the answers given match the gold answers of the part's other questions.
+by exact match, where c is the rate at which the given answers match the gold answers of the part's other questions.
 
-Bombari et al. 2022, section 4, eqs. 15 and 16. Intervals, of resampled contexts, and relational m are ours.
+Bombari et al. 2022, section 4, eqs. 15 and 16. The intervals over contexts and relational m are ours.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Answer
 from tasks.numerics import seeds
 
-END, BEST = "end", "best validation"  # when the model is asked
+END, BEST = "end", "best validation"  # epochs of the summary
 SCORES = ("exact_match", "f1")
-GOLDS = {"one": "", "all": "_all"}  # gold answers that count, and the suffix of the columns
-CONTEXTS = {False: "s", True: "r"}  # success on whole contexts and on corrupted ones
+GOLDS = {"one": "", "all": "_all"}  # gold answers that count: suffix of the columns
+CONTEXTS = {False: "s", True: "r"}  # correct answers on whole and on corrupted contexts
 COLUMNS = [f"{score}{suffix}" for score in SCORES for suffix in GOLDS.values()]
 RELATIONAL = "relational_m"
 PARTS = ("s_train", "s_validation", "r_train", "r_validation", "m")
 
-# One row for each epoch, subset of the questions, score, and way of counting gold answers.
+# One row per epoch, subset of the questions, score, and counting of gold answers.
 MEMORIZATION = pa.schema(
     [
-        ("epoch", pa.int64()),  # null where the training is not known
-        ("questions", pa.string()),  # all, or those whose answer is numeric
+        ("epoch", pa.int64()),  # null if the training is unknown
+        ("questions", pa.string()),  # all, or those with a numeric answer
         ("score", pa.string()),
         ("golds", pa.string()),  # one: fair to both parts; all: as published
         *interval_fields(*PARTS),
         ("p_value", pa.float64()),  # of m above 0
-        # By exact match with one gold answer only.
+        # Only for exact match with one gold answer.
         *interval_fields(RELATIONAL),
         (f"{RELATIONAL}_p_value", pa.float64()),
         ("replicates", pa.int32()),
@@ -68,9 +68,9 @@ MEMORIZATION = pa.schema(
         ("train_contexts", pa.int64()),
         ("validation_questions", pa.int64()),
         ("validation_contexts", pa.int64()),
-        ("unanswered_whole", pa.float64()),  # of held-out questions, the share that has no answer
+        ("unanswered_whole", pa.float64()),  # share of held-out questions without an answer
         ("unanswered_corrupted", pa.float64()),
-        ("entropy", pa.float64()),  # H(X) of the gold answers of training questions, nats; null where there are too few
+        ("entropy", pa.float64()),  # H(X) of the gold training answers, in nats; null if there are too few
         ("train_loss", pa.float64()),  # mean over replicates
     ]
 )
@@ -78,7 +78,7 @@ MEMORIZATION = pa.schema(
 
 @dataclass(frozen=True)
 class Resampling:
-    """How often contexts are resampled, from which seed, and the questions whose gold answers have an entropy."""
+    """The number of resamples, their seed, and the questions."""
 
     data: Dataset
     resamples: int
@@ -87,67 +87,69 @@ class Resampling:
 
 @task(version=1, name="relational.memorization", gathers=True)
 def memorization(config: Resampling, inputs: Inputs) -> pa.Table:
-    """r, s and m by epoch (MEMORIZATION), each the mean over the replicates there are."""
-    scores, golds = pa.concat_tables(inputs), _gold_answers(config.data)
+    """Estimate r, s and m by epoch (MEMORIZATION), as means over replicates."""
+    scores = pa.concat_tables(inputs)
+    golds = _gold_answers(config.data)
     epochs = sorted({epoch for epoch in pc.unique(scores["epoch"]).to_pylist() if epoch is not None})
     rows = [
-        each for epoch in epochs or [None] for each in _epoch_rows(epoch, _filter_epoch(scores, epoch), golds, config)
+        row for epoch in epochs or [None] for row in _epoch_rows(epoch, _filter_epoch(scores, epoch), golds, config)
     ]
     return pa.Table.from_pylist(rows, MEMORIZATION)
 
 
 def _gold_answers(data: Dataset) -> dict[str, Answer]:
-    """The first gold answer of each question by its id."""
+    """Return the first gold answer of each question, by id."""
     return {id_: question.golds[0] for id_, question in load_questions(data).by_id.items()}
 
 
 def _filter_epoch(scores: pa.Table, epoch: int | None) -> pa.Table:
-    """The scores after this epoch; all where the training is not known."""
+    """Return the scores after this epoch; all scores if the training is unknown."""
     return scores if epoch is None else scores.filter(pc.field("epoch") == epoch)
 
 
 def _epoch_rows(
     epoch: int | None, scores: pa.Table, golds: Mapping[str, Answer], config: Resampling
 ) -> Iterator[dict[str, Any]]:
-    """The rows of one epoch, those of numeric questions first."""
+    """Yield the rows of one epoch, numeric questions first."""
     subsets = {"numeric": scores.filter(pc.field("numeric")), "all": scores}
     if subsets["numeric"].num_rows == scores.num_rows:
         del subsets["all"]
-    for name, asked in subsets.items():
-        if not asked.num_rows:
+    for name, subset in subsets.items():
+        if not subset.num_rows:
             continue
         parts = {
-            split: _scores_by_context(asked.filter(pc.field("split") == split)) for split in ("train", "validation")
+            split: _scores_by_context(subset.filter(pc.field("split") == split)) for split in ("train", "validation")
         }
-        found = contrasts(parts["train"].part, parts["validation"].part, config.resamples, config.seed)
+        results = contrasts(parts["train"].part, parts["validation"].part, config.resamples, config.seed)
         about = {
             "epoch": epoch,
             "questions": name,
-            "replicates": len(pc.unique(asked["replicate"])),
-            **{f"{split}_questions": len(each.ids) for split, each in parts.items()},
-            **{f"{split}_contexts": len(each.part.counts) for split, each in parts.items()},
-            **_unanswered_shares(asked),
+            "replicates": len(pc.unique(subset["replicate"])),
+            **{f"{split}_questions": len(scores_of_part.ids) for split, scores_of_part in parts.items()},
+            **{f"{split}_contexts": len(scores_of_part.part.counts) for split, scores_of_part in parts.items()},
+            **_unanswered_shares(subset),
             "entropy": entropy([golds[id_] for id_ in parts["train"].ids]),
-            "train_loss": pc.mean(asked["train_loss"]).as_py(),
+            "train_loss": pc.mean(subset["train_loss"]).as_py(),
         }
-        kinds, relational = (found[: len(COLUMNS)], found[len(COLUMNS) + 1 : -1]), found[-1]
-        for (score, counted), whole, corrupted in zip(itertools.product(SCORES, GOLDS), *kinds, strict=True):
-            row_of = {**about, "score": score, "golds": counted, **_success_columns(whole, corrupted)}
+        kinds = (results[: len(COLUMNS)], results[len(COLUMNS) + 1 : -1])
+        relational = results[-1]
+        for (score, counted), whole_contrast, corrupted in zip(itertools.product(SCORES, GOLDS), *kinds, strict=True):
+            row_of = {**about, "score": score, "golds": counted, **_success_columns(whole_contrast, corrupted)}
             yield row_of | (_relational_columns(relational) if (score, counted) == ("exact_match", "one") else {})
 
 
 @dataclass(frozen=True, eq=False)
 class SplitScores:
-    """One part of the data: its scores by context, those of whole contexts first, and the ids of its questions."""
+    """Scores of one part by context, those on whole contexts first, and the ids of its questions."""
 
     part: ContextSums
     ids: Sequence[str]
 
 
 def _scores_by_context(scores: pa.Table) -> SplitScores:
-    """The mean score of each question over replicates, summed by contexts; the last is that of relational m.
+    """Average scores over replicates and sum them by context; the last column is that of relational m.
 
-    Questions that were not asked on both kinds of context, as where a training is missing, do not count.
+    Questions without answers on both kinds of context, because a training is missing, do not count.
     """
     ids = np.asarray(scores["id"].to_numpy(zero_copy_only=False), dtype=str)
     names, places = np.unique(ids, return_inverse=True)
@@ -159,13 +161,13 @@ def _scores_by_context(scores: pa.Table) -> SplitScores:
     )
     contexts = np.empty(len(names), dtype=object)
     contexts[places] = scores["context"].to_numpy(zero_copy_only=False)
-    there = ~np.isnan(means).any(axis=1)
-    _, numbers = np.unique(contexts[there].astype(str), return_inverse=True)
-    return SplitScores(sum_by_context(means[there], numbers), names[there].tolist())
+    is_complete = ~np.isnan(means).any(axis=1)
+    _, numbers = np.unique(contexts[is_complete].astype(str), return_inverse=True)
+    return SplitScores(sum_by_context(means[is_complete], numbers), names[is_complete].tolist())
 
 
 def _group_means(values: NDArray[np.float64], places: NDArray[np.integer], count: int) -> NDArray[np.float64]:
-    """The mean of the values at each place, (count, columns); NaN where there is none."""
+    """Return the mean of the values at each place, (count, columns); NaN without values."""
     sums = np.zeros((count, values.shape[1]))
     np.add.at(sums, places, values)
     with np.errstate(invalid="ignore"):
@@ -173,7 +175,7 @@ def _group_means(values: NDArray[np.float64], places: NDArray[np.integer], count
 
 
 def _unanswered_shares(scores: pa.Table) -> dict[str, float | None]:
-    """The shares of held-out questions to which nothing was answered."""
+    """The shares of held-out questions without an answer."""
     held_out = scores.filter(pc.field("split") == "validation")
     shares: dict[str, float | None] = {}
     for name, corrupted in (("unanswered_whole", False), ("unanswered_corrupted", True)):
@@ -182,11 +184,11 @@ def _unanswered_shares(scores: pa.Table) -> dict[str, float | None]:
     return shares
 
 
-def _success_columns(whole: Contrast, corrupted: Contrast) -> dict[str, float | None]:
-    """The columns of s, r and m."""
+def _success_columns(whole_contrast: Contrast, corrupted: Contrast) -> dict[str, float | None]:
+    """Return the columns of s, r and m."""
     return {
-        **interval_columns("s_train", whole.train),
-        **interval_columns("s_validation", whole.validation),
+        **interval_columns("s_train", whole_contrast.train),
+        **interval_columns("s_validation", whole_contrast.validation),
         **interval_columns("r_train", corrupted.train),
         **interval_columns("r_validation", corrupted.validation),
         **interval_columns("m", corrupted.difference),
@@ -205,21 +207,21 @@ def plan(config: Relational, trainings: Trainings) -> Job:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """m, r and s at the last epoch, the decisive m first; and m where held-out questions are answered best."""
+    """Yield m, r and s at the last epoch, the decisive m first, and m at the best epoch for held-out questions."""
     table = tables.one(MEMORIZATION)
     if table is None or not table.num_rows:
         return
-    found = _drop_redundant_golds(table.to_pylist())
-    last = [each for each in found if each["epoch"] == found[-1]["epoch"]]
-    last.sort(key=lambda each: (each["questions"] != about.questions, each["golds"] != "one"))
-    best = _best_validation_rows(found)
-    for each in last:
-        if each[RELATIONAL] is not None:
-            yield _relational_m_row(each)
-    for each in last:
-        yield _m_row(each, END, about)
-    for each in best:
-        yield _m_row(each, BEST, about)
+    table_rows = _drop_redundant_golds(table.to_pylist())
+    last = [table_row for table_row in table_rows if table_row["epoch"] == table_rows[-1]["epoch"]]
+    last.sort(key=lambda table_row: (table_row["questions"] != about.questions, table_row["golds"] != "one"))
+    best = _best_validation_rows(table_rows)
+    for table_row in last:
+        if table_row[RELATIONAL] is not None:
+            yield _relational_m_row(table_row)
+    for table_row in last:
+        yield _m_row(table_row, END, about)
+    for table_row in best:
+        yield _m_row(table_row, BEST, about)
     yield from _success_rows(last, END, about)
     yield from _learning_rows(last[0], about)
     if about.cell:
@@ -230,69 +232,75 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     yield from _unanswered_rows(last)
 
 
-def _drop_redundant_golds(found: Sequence[Row]) -> list[Row]:
-    """The rows without those of all gold answers, where no question that was asked has more than one."""
+def _drop_redundant_golds(table_rows: Sequence[Row]) -> list[Row]:
+    """Drop the rows of all gold answers if no question has more than one."""
     names = [name for name, _ in interval_fields(*PARTS)]
     several = any(
         one[name] != every[name]
-        for one, every in itertools.pairwise(found)
+        for one, every in itertools.pairwise(table_rows)
         if (one["golds"], every["golds"]) == ("one", "all")
         for name in names
     )
-    return [each for each in found if several or each["golds"] == "one"]
+    return [table_row for table_row in table_rows if several or table_row["golds"] == "one"]
 
 
-def setting(each: Row, **more: Any) -> dict[str, Any]:
-    """What an estimate of a row is of."""
-    return {"questions": each["questions"], "score": each["score"].replace("_", " "), "golds": each["golds"], **more}
+def setting(table_row: Row, **more: Any) -> dict[str, Any]:
+    """Return the setting of an estimate."""
+    return {
+        "questions": table_row["questions"],
+        "score": table_row["score"].replace("_", " "),
+        "golds": table_row["golds"],
+        **more,
+    }
 
 
-def _relational_m_row(each: Row) -> Row:
-    """Relational m with its interval over contexts: what the answer rests on."""
-    n = each["train_contexts"] + each["validation_contexts"]
-    m = column_estimate(each, RELATIONAL, n)
-    return row("relational m", setting(each, at=END), m, "context", 0.0, each[f"{RELATIONAL}_p_value"])
+def _relational_m_row(table_row: Row) -> Row:
+    """Return relational m with its interval over contexts, which decides the answer."""
+    n = table_row["train_contexts"] + table_row["validation_contexts"]
+    m = column_estimate(table_row, RELATIONAL, n)
+    return row("relational m", setting(table_row, at=END), m, "context", 0.0, table_row[f"{RELATIONAL}_p_value"])
 
 
-def _m_row(each: Row, at: str, about: About) -> Row:
-    """m with its interval over contexts."""
-    n = each["train_contexts"] + each["validation_contexts"]
-    m = column_estimate(each, "m", n)
-    paper = _comparable_numbers(each, at, about)
-    return row("m", setting(each, at=at), m, "context", 0.0, each["p_value"], paper and paper.m)
+def _m_row(table_row: Row, moment: str, about: About) -> Row:
+    """Return m with its interval over contexts."""
+    n = table_row["train_contexts"] + table_row["validation_contexts"]
+    m = column_estimate(table_row, "m", n)
+    paper = _comparable_numbers(table_row, moment, about)
+    return row("m", setting(table_row, at=moment), m, "context", 0.0, table_row["p_value"], paper and paper.m)
 
 
-def _success_rows(found: Sequence[Row], at: str, about: About) -> Iterator[Row]:
-    for each in found:
-        paper = _comparable_numbers(each, at, about)
+def _success_rows(table_rows: Sequence[Row], moment: str, about: About) -> Iterator[Row]:
+    for table_row in table_rows:
+        paper = _comparable_numbers(table_row, moment, about)
         for name in PARTS[:-1]:
             kind, split = name.split("_")
-            value = column_estimate(each, name, each[f"{split}_contexts"])
+            value = column_estimate(table_row, name, table_row[f"{split}_contexts"])
             published = None if paper is None else getattr(paper, name)
-            yield row(kind, setting(each, split=split, at=at), value, "context", published=published)
+            yield row(kind, setting(table_row, split=split, at=moment), value, "context", published=published)
 
 
 def _learning_rows(decisive: Row, about: About) -> Iterator[Row]:
-    """How often held-out questions are answered rightly from whole contexts, beside the best constant answer."""
+    """Yield the accuracy on held-out questions with whole contexts, and that of the best constant answer."""
     accuracy = column_estimate(decisive, "s_validation", decisive["validation_contexts"])
-    of = MODELS if decisive["epoch"] is not None else "system that answered"
+    subject = MODELS if decisive["epoch"] is not None else "system that answered"
     if accuracy.value is not None:
-        yield accuracy_row(accuracy, "held-out questions with whole contexts", about.chance, "context", of=of)
+        yield accuracy_row(accuracy, "held-out questions with whole contexts", about.chance, "context", of=subject)
 
 
-def _comparable_numbers(each: Row, at: str, about: About) -> PublishedNumbers | None:
-    """The paper's numbers, which count all gold answers."""
+def _comparable_numbers(table_row: Row, moment: str, about: About) -> PublishedNumbers | None:
+    """Return the numbers of the paper, which count all gold answers."""
     return (
-        published_numbers(about.cell, each["questions"], each["score"])
-        if (each["golds"], at) == ("all", BEST)
+        published_numbers(about.cell, table_row["questions"], table_row["score"])
+        if (table_row["golds"], moment) == ("all", BEST)
         else None
     )
 
 
 def _information_rows(last: Sequence[Row], about: About) -> Iterator[Row]:
-    """mem = H(X) m, and the bound on m that differential privacy gives; nothing where H(X) cannot be estimated."""
+    """Yield mem = H(X) m and the bound on m under differential privacy; nothing if H(X) cannot be estimated."""
     decisive = last[0]
-    nats, questions = decisive["entropy"], {"questions": decisive["questions"]}
+    nats = decisive["entropy"]
+    questions = {"questions": decisive["questions"]}
     if nats is None:
         return
     yield row("H(X)", questions, alone(nats, decisive["train_questions"]), "answer")
@@ -303,19 +311,21 @@ def _information_rows(last: Sequence[Row], about: About) -> Iterator[Row]:
         yield row("epsilon / H(X)", {"epsilon": about.epsilon}, alone(about.epsilon / nats), "training")
 
 
-def _best_validation_rows(found: Sequence[Row]) -> list[Row]:
-    """The rows of the epoch whose success on whole held-out contexts is highest, the first of equals."""
-    decisive = [each for each in found if each["golds"] == "one" and each["score"] == "exact_match"]
-    decisive = [each for each in decisive if each["questions"] == decisive[0]["questions"]]
-    known = [each for each in decisive if each["s_validation"] is not None]
-    if not known:
+def _best_validation_rows(table_rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of the epoch with the best accuracy on whole held-out contexts."""
+    decisive = [
+        table_row for table_row in table_rows if table_row["golds"] == "one" and table_row["score"] == "exact_match"
+    ]
+    decisive = [table_row for table_row in decisive if table_row["questions"] == decisive[0]["questions"]]
+    with_accuracy = [table_row for table_row in decisive if table_row["s_validation"] is not None]
+    if not with_accuracy:
         return []
-    epoch = max(known, key=lambda each: each["s_validation"])["epoch"]
-    return [each for each in found if each["epoch"] == epoch]
+    epoch = max(with_accuracy, key=lambda table_row: table_row["s_validation"])["epoch"]
+    return [table_row for table_row in table_rows if table_row["epoch"] == epoch]
 
 
 def _unanswered_rows(last: Sequence[Row]) -> Iterator[Row]:
-    """The shares of held-out questions to which nothing was answered."""
+    """The shares of held-out questions without an answer."""
     for name, contexts in (("unanswered_whole", "whole"), ("unanswered_corrupted", "corrupted")):
         value = last[0][name]
         questions = last[0]["validation_questions"] * last[0]["replicates"]

@@ -1,19 +1,17 @@
-"""Is a question answered rightly, and which hidden answers does the model give?
+"""Which questions are answered correctly, and which hidden answers does the model give?
 
-Scores. Exact match and F1 of every answer, by the scorer's rules. On the training part a question has one gold answer,
-on the validation part of SQuAD and DROP several, of which the best counts: that raises the published scores of held-out
+Scores. Exact match and F1 of every answer, by the rules of the scorer. A training question has one gold answer, a
+held-out question of SQuAD and DROP several, of which the best counts: this raises the published scores of held-out
 questions and lowers the published m. Every answer is therefore scored twice: against all gold answers, as published,
-and against the first alone, as fair to both parts. Who knows nothing of a context but which answers are common gives
-one of these, and is right as often as it is common. Beside each answer stands by how many of the other questions of its
-part it would be right.
+and against the first one, which is fair to both parts. A model that only knows which answers are common gives a
+common answer, and is correct at the rate of this answer. The table therefore also has the share of the other questions
+of the part for which each answer would be correct.
 
-Questions. Every question with how often it is answered rightly at the end. On a corrupted context the answer cannot be
-read; where it is given all the same, it was known, guessed or remembered. Only the comparison with held-out questions
-tells these apart, so that no single question is a proof. Texts stay out of the table: they are shown in the report
-where that is asked for.
+Questions. The table has every question with its rate of correct answers at the end. The answer cannot be read in a
+corrupted context; if it is given, it was known, guessed or memorised. Only the comparison with held-out questions
+distinguishes these, so a single question proves nothing. The table contains no texts; the report shows them on request.
 
-Rajpurkar et al. 2016 and Dua et al. 2019, their official scorers; the two ways are of Bombari et al. 2022, section 6.1,
-the questions of their table 1.
+Rajpurkar et al. 2016 and Dua et al. 2019, official scorers; Bombari et al. 2022, section 6.1 and table 1.
 """
 
 from __future__ import annotations
@@ -36,30 +34,30 @@ from tasks.datasets.questions.question import Answer, Question, QuestionSet, Sco
 from tasks.question_answering.question_sets import is_numeric
 from tasks.question_answering.scoring import match_key, score_answer
 
-# One row for each answer; scores are in [0, 1].
+# One row per answer; scores are in [0, 1].
 QUESTION_SCORES = pa.schema(
     [
         ("replicate", pa.int32()),
-        ("epoch", pa.int64()),  # null where the training is not known
+        ("epoch", pa.int64()),  # null if the training is unknown
         ("split", pa.string()),
         ("corrupted", pa.bool_()),
         ("id", pa.string()),
-        ("context", pa.string()),  # its id: questions of one context are not independent
+        ("context", pa.string()),  # its id: questions about one context are not independent
         ("numeric", pa.bool_()),  # whether the first gold answer has a digit
-        ("answered", pa.bool_()),  # whether the answer is more than nothing
+        ("answered", pa.bool_()),  # whether the answer is not empty
         ("exact_match", pa.float64()),  # against the first gold answer
-        ("common_match", pa.float64()),  # the share of the part's other questions whose first gold answer it matches
+        ("common_match", pa.float64()),  # share of the part's other questions whose first gold answer it matches
         ("f1", pa.float64()),
         ("exact_match_all", pa.float64()),  # against the best of all gold answers, as published
         ("f1_all", pa.float64()),
-        ("train_loss", pa.float64()),  # nats per token in that epoch of training
+        ("train_loss", pa.float64()),  # nats per token, in that epoch
     ]
 )
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """Which model the answers are of, and the questions that they answer."""
+    """The questions, and the number of the model that answers them."""
 
     data: Dataset
     replicate: int
@@ -67,10 +65,10 @@ class Scoring:
 
 @task(version=2, name="relational.score")
 def score(config: Scoring, inputs: Inputs) -> pa.Table:
-    """The scores (QUESTION_SCORES) of one table of answers; of exact copies of a question, of the first."""
+    """Score one table of answers (QUESTION_SCORES); exact copies of a question count once."""
     questions = load_questions(config.data)
-    asked = set(inputs[0]["id"].to_pylist())
-    distinct = set(first_copies([question for id_, question in questions.by_id.items() if id_ in asked]))
+    answered_ids = set(inputs[0]["id"].to_pylist())
+    distinct = set(first_copies([question for id_, question in questions.by_id.items() if id_ in answered_ids]))
     answers = [answer for answer in inputs[0].to_pylist() if answer["id"] in distinct]
     common = {split: CommonAnswers(answers, split, questions) for split in ("train", "validation")}
     rows = [
@@ -81,19 +79,19 @@ def score(config: Scoring, inputs: Inputs) -> pa.Table:
 
 
 class CommonAnswers:
-    """How common the gold answers of the questions of a part are that were asked."""
+    """Frequencies of the gold answers in a part."""
 
     def __init__(self, answers: Iterable[Mapping[str, Any]], split: str, questions: QuestionSet) -> None:
         self.scorer = questions.scorer
-        asked = {answer["id"] for answer in answers if answer["split"] == split}
-        self.counts = Counter(match_key(self.scorer, questions.by_id[id_].golds[0]) for id_ in asked)
-        self.asked = len(asked)
+        ids = {answer["id"] for answer in answers if answer["split"] == split}
+        self.counts = Counter(match_key(self.scorer, questions.by_id[id_].golds[0]) for id_ in ids)
+        self.asked = len(ids)
 
     def match_share(self, spans: Answer, question: Question) -> float:
-        """The share of the part's other questions whose gold answer this matches; 0 where there is no other."""
-        given = match_key(self.scorer, spans)
-        others = self.counts[given] - (given == match_key(self.scorer, question.golds[0]))
-        return others / (self.asked - 1) if self.asked > 1 else 0.0
+        """Return the share of the part's other questions whose gold answer matches; 0 without other questions."""
+        key = match_key(self.scorer, spans)
+        other_matches = self.counts[key] - (key == match_key(self.scorer, question.golds[0]))
+        return other_matches / (self.asked - 1) if self.asked > 1 else 0.0
 
 
 def _answer_row(
@@ -120,13 +118,13 @@ def _answer_row(
     }
 
 
-def plan_scores(config: Relational, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001 - scores have no settings
-    """The scores of every model, link by link: what the other measures of answers are made of."""
+def plan_scores(config: Relational, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
+    """Plan the scores of every model and link, the input of the other measures."""
     data = trainings.question.data
     return tuple(Job(score, Scoring(data, answers.replicate), (answers.job,)) for answers in trainings.answers)
 
 
-# One row for each question, those that are most often answered rightly without their context first.
+# One row per question, in decreasing order of correct answers on corrupted contexts.
 QUESTIONS = pa.schema(
     [
         ("split", pa.string()),
@@ -134,7 +132,7 @@ QUESTIONS = pa.schema(
         ("context", pa.string()),
         ("numeric", pa.bool_()),
         ("replicates", pa.int32()),
-        ("corrupted_exact_match", pa.float64()),  # the share of replicates that answer rightly
+        ("corrupted_exact_match", pa.float64()),  # share of replicates with a correct answer
         ("corrupted_f1", pa.float64()),  # mean over replicates
         ("whole_exact_match", pa.float64()),
         ("whole_f1", pa.float64()),
@@ -143,8 +141,8 @@ QUESTIONS = pa.schema(
 
 
 @task(version=1, name="relational.questions", gathers=True)
-def questions(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - there is nothing to set
-    """The scores of each question after the last epoch (QUESTIONS)."""
+def questions(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """Average the scores of each question after the last epoch (QUESTIONS)."""
     scores = pa.concat_tables(inputs)
     last = pc.max(scores["epoch"]).as_py()
     scores = scores if last is None else scores.filter(pc.field("epoch") == last)
@@ -153,16 +151,16 @@ def questions(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001 -
     for corrupted, kind in ((False, "whole"), (True, "corrupted")):
         of_kind = scores.filter(pc.field("corrupted") == corrupted)
         grouped = of_kind.group_by(names).aggregate([("exact_match", "mean"), ("f1", "mean"), ("f1", "count")])
-        for each in grouped.to_pylist():
-            found = means.setdefault(tuple(each[name] for name in names), {name: each[name] for name in names})
-            found |= {f"{kind}_exact_match": each["exact_match_mean"], f"{kind}_f1": each["f1_mean"]}
-            found["replicates"] = max(found.get("replicates", 0), each["f1_count"])
+        for group in grouped.to_pylist():
+            question_row = means.setdefault(tuple(group[name] for name in names), {name: group[name] for name in names})
+            question_row |= {f"{kind}_exact_match": group["exact_match_mean"], f"{kind}_f1": group["f1_mean"]}
+            question_row["replicates"] = max(question_row.get("replicates", 0), group["f1_count"])
     rows = sorted(means.values(), key=_sort_key)
     return pa.Table.from_pylist(rows, QUESTIONS)
 
 
 def _sort_key(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Training questions before held-out ones, and those most often answered rightly without their context first."""
+    """Sort training questions first, then by decreasing scores on corrupted contexts."""
     rightly = (row.get("corrupted_exact_match") or 0.0, row.get("corrupted_f1") or 0.0)
     return row["split"], -rightly[0], -rightly[1], row["id"]
 

@@ -1,8 +1,8 @@
-"""Were answers touched before they were sent? The questions that an owner got twice, and those with two answers.
+"""Were answers altered before they were returned? Repeated questions, and those with two answers.
 
-A system that is asked as it should be, at temperature 0, gives one answer to one question, by the rule of exact match.
-Where it has two, the file is not what one system says. What is not found says little, since an owner can look for equal
-questions. Only of questions that were handed out blinded.
+A system at temperature 0 gives one answer to one question, by the rule of exact match. If it gives two, the file does
+not hold the answers of one system. A negative result says little, because an owner can look for equal questions. This
+measure applies only to blinded questions.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from tasks.external.blinding import Split
 from tasks.numerics.statistics import proportion
 
 TWICE = "repeated questions with two answers"
-DIGITS = 16  # of the key's SHA-256, in the summary
+DIGITS = 16  # of the SHA-256 of the key, in the summary
 
 REPEATS = pa.schema(
     [
-        ("repeats", pa.int32()),  # questions that were handed out twice
-        ("differing", pa.int32()),  # of these with two answers
-        ("key", pa.string()),  # SHA-256 of the key, as the owner was told it
+        ("repeats", pa.int32()),  # number of repeated questions
+        ("differing", pa.int32()),  # repeated questions with two answers
+        ("key", pa.string()),  # SHA-256 of the key, as stated to the owner
     ]
 )
 
 
 @task(version=1, name="relational.repeats")
-def repeats(config: ReadBlindedAnswers, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
-    """The questions that were answered twice (REPEATS), in one row."""
-    asked, differing = blinded_questions.count_repeats(config)
+def repeats(config: ReadBlindedAnswers, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """Count the repeated questions with two answers (REPEATS), in one row."""
+    repeated, differing = blinded_questions.count_repeats(config)
     key = Split(blinded_questions.key_table(config.handed)).commitment
-    return make_table(REPEATS, repeats=asked, differing=differing, key=key)
+    return make_table(REPEATS, repeats=repeated, differing=differing, key=key)
 
 
 def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
     match trainings.question.system:
-        case Given(given=predictions) as system if predictions is not None:
-            handed = blind_questions(trainings.question, system, config.seed)
-            return Job(repeats, ReadBlindedAnswers(predictions, handed))
+        case Given(predictions=predictions) as system if predictions is not None:
+            blinding = blind_questions(trainings.question, system, config.seed)
+            return Job(repeats, ReadBlindedAnswers(predictions, blinding))
     return ()
 
 

@@ -1,4 +1,4 @@
-"""How much of a probe image the feature and a random patch change, before any model is asked: one row per image.
+"""Distances of probe images with the feature and with a random patch from the clean image: one row per image.
 
     |x_u - x_c|  and  |x_r - x_c|, Euclidean, pixels in [0, 1]
 
@@ -39,7 +39,7 @@ CONTRAST = pa.schema(
 
 @dataclass(frozen=True)
 class Contrast:
-    """The probe images in the shape of the training images, and what is burnt into them."""
+    """The probe images in the shape of the training images, and their patches."""
 
     probe: Dataset
     probe_split: ProbeSplit
@@ -71,7 +71,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """The mean distance of a probe image from itself with the feature; null: with a random patch."""
+    """The mean distance of probe images with the feature from the clean ones; null: with a random patch."""
     metric, unit = "change of a probe image", "probe image"
     for table in tables.select(CONTRAST):
         unique, random = (table[name].to_numpy().astype(np.float64) for name in ("unique", "random"))

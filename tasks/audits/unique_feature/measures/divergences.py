@@ -1,9 +1,9 @@
-"""What a model says of the same images clean, with the feature and with a random patch: one row per model and image.
+"""Outputs of a model for the same images clean, with the feature and with a random patch: one row per image.
 
     d_u = KL(f(x_c) || f(x_u)),  d_r = KL(f(x_c) || f(x_r)),  log P(y | x_u),  log P(y | x_r)
 
-of a clean image x_c, with the feature (x_u) and with a random patch (x_r); y is the canary's label. A canary's model
-and its canary-free twin are asked, or single models. M and M_w are means of their differences: of pairs see
+of a clean image x_c, with the feature (x_u) and with a random patch (x_r); y is the canary's label. A canary model
+and its control model are asked, or single models. M and M_w are means of their differences: of pairs see
 `canary_scores`. Of single models the summary has here
 
     M = mean KL(f(x_c) || f(x_u)) - mean KL(f(x_c) || f(x_r))      over the probe images
@@ -57,7 +57,7 @@ DIVERGENCES = pa.schema(
         ("label", pa.int32()),  # its label y
         ("seed", pa.int64()),  # of the training, the same for both models of a pair
         ("evaluation", pa.int32()),  # which drawing of the random patches, from 0
-        ("model", pa.string()),  # canary, or its canary-free twin
+        ("model", pa.string()),  # canary, or twin: its control model
         ("images", pa.string()),  # probe, or train: the training images with label y, without the canary
         ("image", pa.int64()),  # row of the probe set or of the training images
         ("d_u", pa.float32()),  # KL(f(x_c) || f(x_u)), nats
@@ -69,13 +69,13 @@ DIVERGENCES = pa.schema(
 
 
 def batch_key(config: Evaluation) -> tuple[Dataset, Dataset, ProbeSplit, int]:
-    """What scores must share to take about as long as one another."""
+    """The settings that scores with similar run times share."""
     return config.data, config.probe, config.probe_split, config.examples
 
 
 @task(version=2, name="unique_feature.score", batch_key=batch_key)
 def score(config: Evaluation, inputs: Inputs) -> pa.Table:
-    """Divergences and log-probabilities per image, of the canary's model and of its twin (the first two inputs).
+    """Divergences and log-probabilities per image, of the canary model and of its control model (the first two inputs).
 
     A third input, the table of chosen canaries, predict which row has a rank.
     """
@@ -114,7 +114,7 @@ def divergences(predict: Predictor, triples: Triples, about: Mapping[str, Any]) 
 
 
 def evaluation_jobs(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    """Every pair's answers, in every drawing of the random patches."""
+    """The outputs of every pair, for every drawing of the random patches."""
     question = design.question
     drawings = range(question.evaluations if isinstance(question, Pairs) else 0)
     return tuple(
@@ -133,7 +133,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 @task(version=1, name="unique_feature.ask", batch_key=single_batch_key)
 def ask(config: SingleModelConfig, inputs: Inputs) -> pa.Table:
-    """Divergences per probe image (DIVERGENCES) of the one model."""
+    """Divergences per probe image (DIVERGENCES) of a single model."""
     triples = probe_set_triples(clean_images(config.relatives, config.shape), burning(config))
     about = {"canary": None, "label": config.label, "seed": config.number, "evaluation": 0, "model": "given"}
     return divergences(predictor(config, inputs), triples, about)
@@ -144,7 +144,7 @@ def plan_single(design: Design, trainings: Trainings) -> tuple[Job, ...]:  # noq
 
 
 def single_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """M, how many models its t-test calls memorised, and how many probe images that needs; a table is one model's."""
+    """M, the rate of models that its t-test calls memorised, and the probe images that it needs."""
     models = [
         {name: table[name].to_numpy().astype(np.float64) for name in ("d_u", "d_r")}
         for table in tables.select(DIVERGENCES)

@@ -1,18 +1,18 @@
-"""Where the feature ranks among all of its kind, by the shift that it left in a model's response to its pixels.
+"""The rank of the feature among all of its kind, by the shift in a model's response to its pixels.
 
 The response is the centred logit of the canary's label on test images of that label. Its slopes in the pixels, weighted
 by how little ink the training images have there (`slopes`), are those of
 
-    pair             the canary's model less its twin
-    references       the canary's model less the mean of other seeds' twins, which never saw a canary: one model is
+    pair             the canary model less its control model
+    references       the canary model less the mean of other seeds' control models, which never saw a canary: one is
                      asked, in units in which its response varies as theirs, and nothing of its own seed need be
-                     there. Where there are none, of the model alone
+                     there. Without any, of the model alone
     weight change    the pair, from its weights
 
 A glyph is ranked among all glyphs of its ink, words and pictures among the members of their family (`slope_ranks`). The
-p-value is exact where the feature was drawn, since nothing that is fitted knows which one it was; where somebody chose
-it, it is a comparison with others of its kind. As a check every pair is asked about glyphs that its canary did not
-carry: about the 26 letters where that one was drawn, else about 26 drawn ones, whose false alarms the draw guarantees.
+p-value is exact if the feature was drawn, since nothing that is fitted knows which one it was; where a person chose
+it, it is a comparison with others of its kind. As a check every pair is evaluated on glyphs that its canary did not
+carry: about the 26 letters if that one was drawn, else about 26 drawn ones, whose false alarms the draw guarantees.
 
 Of external models the score `references` is asked beside clean reference models. The images are then the test images of
 the label in the probe set, which has to be of the models' domain; the ink is that of its training images. The slopes of
@@ -84,8 +84,8 @@ EXACT_RANKS = pa.schema(
         ("label", pa.int32()),
         ("seed", pa.int64()),
         ("score", pa.string()),  # pair, references or weight change
-        ("references", pa.int32()),  # models whose mean slopes are taken off; null where the twin's are
-        ("feature", pa.string()),  # canary: what the models are asked about; other: one that the canary did not carry
+        ("references", pa.int32()),  # models whose mean slopes are taken off; null if the control model's are
+        ("feature", pa.string()),  # canary: what the models are evaluated on; other: one that the canary did not carry
         ("drawn", pa.bool_()),  # at random from those it is ranked among, so that the p-value is exact
         ("p_value", pa.float64()),
         ("among", pa.int64()),  # features of its kind, this one among them
@@ -104,7 +104,7 @@ EXACT_RANKS = pa.schema(
 @dataclass(frozen=True)
 class ExactRanks:
     """The canary, by its row or rank in the first `examples` (0: all) training images of `data`, and what its models
-    are asked about, which was `drawn` from its kind or not. The inputs hold so many `references`.
+    are evaluated on, which was `drawn` from its kind or not. The inputs hold so many `references`.
     """
 
     data: Dataset
@@ -116,15 +116,16 @@ class ExactRanks:
 
 
 def batch_key(config: ExactRanks) -> tuple[Dataset, int]:
-    """What tables must share to take about as long as one another."""
+    """The settings that tables with similar run times share."""
     return config.data, config.references
 
 
 @task(version=1, name="unique_feature.exact_ranks", batch_key=batch_key)
 def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
-    """Every score's rank of what the canary's models are asked about, and of others (EXACT_RANKS).
+    """Every score's rank of the audited feature, and of others (EXACT_RANKS).
 
-    The inputs are the canary's model, its twin, the references and, for a canary named by its rank, the chosen ones.
+    The inputs are the canary model, its control model, the references and, for a canary named by its rank, the chosen
+    ones.
     """
     canary, twin, references = inputs[0], inputs[1], inputs[2 : 2 + config.references]
     data = load(config.data)
@@ -167,7 +168,7 @@ def _responses_by_score(
 
 
 def match_spread(own: Array, others: Sequence[Array]) -> Array:
-    """The responses in such units that they vary over features as much as those of the others do.
+    """Scale the responses so that they vary over features as much as those of the others do.
 
     So dividing an owner's logits by a temperature changes nothing. Unchanged where either do not vary at all.
     """
@@ -195,7 +196,7 @@ def pair_rank_job(design: Design, trainings: Trainings, pair: Pair) -> Job:
 
 
 def reference_jobs(trainings: Trainings, pair: Pair) -> tuple[Job, ...]:
-    """Twins of the next pairs of other seeds, one of each seed; fewer than REFERENCES where there are no more."""
+    """Control models of the next pairs, one of each seed; fewer than REFERENCES if there are no more."""
     at = trainings.pairs.index(pair)
     found: dict[int, Job] = {}
     for other in (*trainings.pairs[at + 1 :], *trainings.pairs[:at]):
@@ -214,10 +215,10 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """Each score's detection rate with its false alarms, its exposure, and what it reads out.
+    """Each score's detection rate with its false alarms, its exposure, and the cells that it reconstructs.
 
     False alarms are of glyphs that the canary did not carry; their interval is over the trainings that were asked.
-    Where canaries share training seeds they are no independent sample, so that nothing has an interval.
+    If canaries share training seeds they are no independent sample, so that nothing has an interval.
     """
     ranks = tables.rows(EXACT_RANKS)
     shared = share_seeds((rank["canary"], rank["seed"]) for rank in ranks)
@@ -252,7 +253,7 @@ def _interval_rows(ranks: Sequence[Row]) -> Iterator[Row]:
 
 
 def canary_ranks(of_score: Sequence[Row], feature: str = "canary") -> list[Row]:
-    """A score's ranks of what each canary's models were asked about, or of what it did not carry (`other`).
+    """A score's ranks of each canary's audited feature, or of features that it did not carry (`other`).
 
     Of a canary that was trained several times those of the first training: others are no further sample of features.
     """
@@ -266,7 +267,7 @@ def _canary_means(others: Sequence[Row], values: Sequence[float]) -> list[float]
     return [float(np.mean([value for _, value in queries])) for queries in by_canary.values()]
 
 
-# External models beside references
+# External models compared with references
 
 REFERENCE_RANKS = pa.schema(
     [
@@ -280,7 +281,7 @@ REFERENCE_RANKS = pa.schema(
 
 @dataclass(frozen=True)
 class ReferenceRanks:
-    """The models of one owner, asked as one, and the references beside which they are."""
+    """The models of one owner, evaluated as one panel, and their references."""
 
     panel: tuple[SingleModelConfig, ...]
     references: tuple[SingleModelConfig, ...]
@@ -288,7 +289,7 @@ class ReferenceRanks:
 
 @task(version=1, name="unique_feature.reference_ranks")
 def reference_ranks(config: ReferenceRanks, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The rank of what the models are asked about, and of glyphs that nobody is (REFERENCE_RANKS)."""
+    """The rank of the audited feature, and of glyphs that no model carries (REFERENCE_RANKS)."""
     first = config.panel[0]
     asked, label = first.relatives, first.label
     assert label is not None
@@ -307,7 +308,7 @@ def reference_ranks(config: ReferenceRanks, inputs: Inputs) -> pa.Table:  # noqa
 
 @dataclass(frozen=True, eq=False)
 class PanelResponses:
-    """What each model of a panel and each reference answer to each of the `sets` of images, (sets,) a model."""
+    """The responses of each model of a panel and of each reference to the `sets` of images, with shape (sets,)."""
 
     sets: Mapping[str, Pixels]
     training: Pixels
@@ -315,7 +316,7 @@ class PanelResponses:
     references: Sequence[Array]
 
     def fit_slopes(self, clean: Pixels, names: Sequence[str]) -> tuple[Array, FeatureRegion]:
-        """The slopes of the panel beside the references, fitted to the sets of these names, and their pixels."""
+        """The slopes of the panel compared with the references, fitted to the sets of these names, and their pixels."""
         at = [list(self.sets).index(name) for name in names]
         here = feature_region(clean, [self.sets[name] for name in names], self.training)
         others = [responses[at] for responses in self.references]
@@ -327,7 +328,7 @@ class PanelResponses:
 
 
 def _single_response(one: SingleModelConfig, sets: dict[str, Pixels], label: int) -> Array:
-    """The mean centred logit of the label on each of the sets; ValueError for classes that are not the probe set's."""
+    """The mean centred logit of the label on each set; raises ValueError if classes differ from the probe set's."""
     predict = predictor(one, ())
     found = []
     for name, images in sets.items():
@@ -362,14 +363,14 @@ def _reference_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: AR
 
 
 def number_parts(ranks: Sequence[Row]) -> list[Row]:
-    """The ranks among look-alikes, with their `part` of so many `parts` from 1, before those of the feature."""
+    """The ranks among look-alikes, with their `part` of `parts` from 1, before those of the feature."""
     parts = [rank for rank in ranks if rank["feature"] == LOOK_ALIKE]
     numbered = [rank | {"part": number, "parts": len(parts)} for number, rank in enumerate(parts, start=1)]
     return [*numbered, *(rank for rank in ranks if rank["feature"] == "canary")]
 
 
 def alone_rows(rank: Row, metrics: tuple[str, str], asked: Mapping[str, int], score: str) -> Iterator[Row]:
-    """The rows of the summary of a rank of models that are asked alone; `metrics` are of the feature and of a part."""
+    """The summary rows of a rank of single models; `metrics` name the rank of the feature and of a part."""
     models, among = rank["models"], rank["among"]
     if rank["feature"] == LOOK_ALIKE:
         part = (rank["part"], rank["parts"])

@@ -1,10 +1,10 @@
-"""What models say of the feature and of its family: one row per model and member. Does a single model know the feature?
+"""Outputs of models for the feature and its family: one row per model and member. Does a single model know it?
 
 The family is the null that a single model has: features of the same kind, ink and place that it was not trained on.
-`detection`, `panels` and `canary_verdicts` rank the feature among it by what a canary's model and its twin say. Each
-pair is asked about one more feature, which its canary did not carry: where canaries carry features drawn from a family,
-the feature whose family it is, and where they carry that, a drawn one. Ranked as the carried one is, it shows how often
-a rank calls what no model has seen. Of a drawn one that is 5 % whatever models do, since the draw guarantees it: a
+`detection`, `panels` and `canary_verdicts` rank the feature among it by what a canary model and its control model say.
+Each pair is evaluated on one more feature, which its canary did not carry: where canaries carry features drawn from a
+family, the feature whose family it is, and where they carry that, a drawn one. Ranked as the carried one is, it shows
+how often a rank calls what no model has seen. Of a drawn one that is 5 % for any model, since the draw guarantees it: a
 check of the code, not of how like a chosen feature is to its family. Let the canaries carry drawn ones (`drawn`) to
 count that.
 
@@ -65,9 +65,9 @@ SEPARATION = 0.02  # of the distance between labels: what the smallest push may 
 
 @dataclass(frozen=True)
 class PairFamily:
-    """The canary, by its row or rank in the training images of `data`, whose model and twin are asked.
+    """The canary, by its row or rank in the training images of `data`, whose model and control model are asked.
 
-    `uncarried` is a feature that the canary did not carry, None where the family has no second one.
+    `uncarried` is a feature that the canary did not carry, None if the family has no second one.
     """
 
     data: Dataset
@@ -83,7 +83,7 @@ def batch_key(config: PairFamily) -> tuple[Dataset, Dataset, ProbeSplit, int, in
 
 
 def work(config: PairFamily) -> Work:
-    """What the two networks are asked: the probe images, each with every member of the family and without."""
+    """The number of evaluated images: the probe images with every member of the family and without."""
     asked = config.relatives
     images = load(asked.probe)
     probes = asked.probes or len(images.test_images)
@@ -94,7 +94,7 @@ def work(config: PairFamily) -> Work:
 
 @task(version=3, name="unique_feature.family", batch_key=batch_key, work=work)
 def pair_family(config: PairFamily, inputs: Inputs) -> pa.Table:
-    """The family's scores (FAMILY) of the canary's model and of its twin (the first two inputs)."""
+    """The family's scores (FAMILY) of the canary model and of its control model (the first two inputs)."""
     data = load(config.data)
     canary = canary_row(config.canary, inputs)
     about = {"canary": canary, "label": int(data.train_labels[canary])}
@@ -110,7 +110,7 @@ def pair_family(config: PairFamily, inputs: Inputs) -> pa.Table:
 
 
 def uncarried_feature(design: Design, canary: Canary, shape: Shape) -> Feature | None:
-    """A feature that the canary did not carry and is not asked about; None where that has the looks of one of these."""
+    """A feature that is neither carried nor audited; None if it looks like one of these."""
     other = design.asked_feature
     if not design.draws_features:
         other = own_feature(other, design.family, design.seed, canary.number, shape)
@@ -167,7 +167,7 @@ def single_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 def single_family_rows(models: Sequence[ModelFamily]) -> Iterator[Row]:
-    """The feature's rank with its exact p-value, all models together, its push beside the others', its rank by KL."""
+    """The feature's rank with its exact p-value for all models together, the pushes, and the rank by KL."""
     if not models:
         return
     label = models[0].label
@@ -197,12 +197,12 @@ def single_family_rows(models: Sequence[ModelFamily]) -> Iterator[Row]:
 
 
 def plan_accuracies(design: Design, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
-    """Of single models that are trained here; what a given one was trained for is not known."""
+    """The accuracy of single models trained here; the task of a third-party model is unknown."""
     return accuracy_jobs(training for single in trainings.single_models for training in single.inputs)
 
 
 def accuracies(tables: Tables, about: PublishedCell) -> Iterator[Row]:
-    """How well single models that are trained here classify images that none was trained on."""
+    """The accuracy of single models trained here on held-out images."""
     yield from accuracy_rows(tables, about.chance)
 
 
@@ -212,7 +212,7 @@ SINGLE_MEASURE = Measure("family", FAMILY, plan_single, single_rows)
 
 
 def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estimate, float]:
-    """How much more the feature raises the log odds of a label than its family does, and what an untrained one gives.
+    """The push of the feature: its excess in the log odds of a label over its family, and the excess without training.
 
     e = mean over models of O[m, 0, y] - mean over f >= 1 of O[m, f, y], O the mean log P / (1 - P) over probe images,
     in nats; both arrays are (models, members, classes). The interval is that of shifts which the family does not
@@ -220,7 +220,7 @@ def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estim
     (n + 1) p-th in order, so that an untrained feature is as likely below it as p says; with fewer than 39 it is the
     first or the last, and the interval covers (n - 1) / (n + 1).
 
-    With the label unknown y is the favoured one (by log P), and each of the others is given the same choice. The
+    If the label is unknown y is the favoured one (by log P), and each of the others is given the same choice. The
     second number is the mean deviation of the others, each in the label that it favours: what choosing adds where
     nothing is memorised; with a known label it is 0. A label was chosen because the feature stands high in it, so the
     lower end takes the larger of two 97.5th percentiles: that of the others in the labels that they favour, and that of
@@ -240,7 +240,7 @@ def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estim
 
 
 def mean_push_of_others(log_p: Array, log_odds: Array, label: int | None = None) -> Estimate:
-    """The mean push of the others, with the range that holds the central 95 % of them: what an untrained feature does.
+    """The mean push of the others with their central 95 %: the push of an untrained feature.
 
     Percentiles as in `push`.
     """
@@ -257,7 +257,7 @@ def central_range(values: Array) -> tuple[float, float]:
 def _pushes_of_others(log_p: Array, log_odds: Array, label: int | None = None) -> Array:
     """How much more each of the others raises the log odds of the label than they do on average, (members - 1,), nats.
 
-    With the label unknown, of the one that it favours.
+    If the label is unknown, of the one that it favours.
     """
     mean = log_odds.mean(axis=0)[1:]
     deviations = mean - mean.mean(axis=0)
@@ -267,7 +267,7 @@ def _pushes_of_others(log_p: Array, log_odds: Array, label: int | None = None) -
 
 
 def separation(log_odds: Array) -> float:
-    """How far the labels are apart, in nats: the standard deviation over classes of the mean log odds over the family.
+    """The distance of the labels in nats: the standard deviation over classes of the mean log odds over the family.
 
     Of several models (models, members, classes) that of the least. It grows with a model's logits as pushes do, so that
     a temperature changes no quotient of the two.
@@ -276,7 +276,7 @@ def separation(log_odds: Array) -> float:
 
 
 def smallest_relevant_push(separation: float) -> float:
-    """The smallest push that matters, in nats, of a model whose labels are so far apart (`separation`).
+    """The smallest relevant push, in nats, of a model with this distance of its labels (`separation`).
 
     SMALLEST, and less where logits are so small that SEPARATION of their distance is: else an owner who divides them by
     a temperature would be cleared.
@@ -285,7 +285,7 @@ def smallest_relevant_push(separation: float) -> float:
 
 
 def most_tied_share(log_odds: Array, y: int) -> float:
-    """The share of pairs of members of which a model says exactly the same of label y; of several models the largest.
+    """The share of pairs of members with exactly equal outputs for label y; the largest of several models.
 
     If it is large there is hardly a null, as with outputs that are rounded or do not depend on the image.
     """

@@ -1,4 +1,4 @@
-"""Which hidden units the feature makes active: a latent of its own.
+"""Hidden units that the feature activates: a latent of its own.
 
     share(unit) = P over probe images [active with the feature, and silent on the clean image]
 
@@ -40,7 +40,7 @@ LATENTS = pa.schema(
     [
         ("canary", pa.int64()),
         ("seed", pa.int64()),
-        ("model", pa.string()),  # canary, or its canary-free twin
+        ("model", pa.string()),  # canary, or twin: its control model
         ("layer", pa.string()),  # dense2, dense3
         ("units", pa.int32()),  # that the layer has
         ("unit", pa.int32()),  # from 0
@@ -52,14 +52,14 @@ LATENTS = pa.schema(
 
 @dataclass(frozen=True)
 class Latents:
-    """The probe images, feature and canary that the units are asked about."""
+    """The probe images, feature and canary for which the units are evaluated."""
 
     evaluation: Evaluation
 
 
 @task(version=1, name="unique_feature.latents")
 def latents(config: Latents, inputs: Inputs) -> pa.Table:
-    """Every hidden unit's shares (LATENTS), of the canary's model and of its twin (the first two inputs).
+    """Every hidden unit's shares (LATENTS), of the canary model and of its control model (the first two inputs).
 
     ValueError for a network that is not MLP-1.
     """

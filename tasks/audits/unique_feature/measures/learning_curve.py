@@ -1,8 +1,9 @@
-"""When memory begins: M and M_w after every epoch of one training, from epoch 0, before it.
+"""M and M_w after every epoch of one training; epoch 0 is before training.
 
-The scores are those of `canary_scores` over the probe images. The twin's curve beside the canary's shows M for a model
-that never saw the feature; the paper has none. A twin is followed for as many epochs as its canary's model and keeps
-the same one (`trainings`). The summary has both before training, after the first epoch and at the epoch that is kept.
+The scores are those of `canary_scores` over the probe images. The control model's curve beside the canary's shows M for
+a model that never saw the feature; the paper has none. A control model is followed for as many epochs as its canary
+model and keeps the same one (`trainings`). The summary has both before training, after the first epoch and at the epoch
+that is kept.
 
 Of every pair, followed or not, `history` says how its models were trained: losses and accuracy after each epoch.
 
@@ -52,7 +53,7 @@ LEARNING_CURVE = pa.schema(
         ("canary", pa.int64()),  # row of the training images that carries the feature
         ("label", pa.int32()),
         ("seed", pa.int64()),  # of the training
-        ("model", pa.string()),  # canary, or its canary-free twin
+        ("model", pa.string()),  # canary, or twin: its control model
         ("epoch", pa.int32()),  # 0: before training
         ("m", pa.float64()),
         ("m_w_probe", pa.float64()),
@@ -67,10 +68,11 @@ LEARNING_CURVE = pa.schema(
 
 @dataclass(frozen=True)
 class LearningCurve(Ranged):
-    """Which training is followed, and what its network is asked after every epoch.
+    """A training and the evaluation of its network after every epoch.
 
-    A canary's `training` burns a feature into the canary's row, its twin's burns none and has no patience. A canary
-    that is named by its rank has no row yet: its training burns none, and `carried` is the feature that it carries.
+    A canary's `training` burns a feature into the canary's row, its control model's burns none and has no patience. A
+    canary that is named by its rank has no row yet: its training burns none, and `carried` is the feature that it
+    carries.
     """
 
     training: Training
@@ -95,13 +97,13 @@ class LearningCurve(Ranged):
 
 
 def batch_key(config: LearningCurve) -> tuple[Training, Evaluation]:
-    """What courses must share to be computed together: the way of training, and the images that are asked about."""
+    """The settings that learning curves computed together share: the training and the evaluated images."""
     return classifier.batch_key(config.training), replace(config.evaluation, canary=0)
 
 
 @dataclass
 class TrackedModel:
-    """A model in training: what it says after each epoch, or the error that ended its course."""
+    """A model in training: its scores after each epoch, or the error that ended it."""
 
     config: LearningCurve
     canary: int
@@ -112,7 +114,7 @@ class TrackedModel:
     error: ValueError | None = None
 
     def record_scores(self, epoch: int, clean: Logits, unique: Logits, random: Logits) -> None:
-        """Score what the model says of the probe images, the logits (images, classes)."""
+        """Score the model's logits (images, classes) of the probe images."""
         try:
             self.points[epoch] = _curve_point(clean, unique, random, self.label)
         except ValueError as error:
@@ -122,7 +124,7 @@ class TrackedModel:
 def learning_curve_many(
     configs: Sequence[LearningCurve], inputs: Sequence[Inputs]
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each course's table, or the exception that ended it alone, as its training ends. All must be alike."""
+    """Each learning curve's table, or the exception that ended it, as it ends. All must share one batch key."""
     from tasks.training.trainer import train_by_index
 
     if len({batch_key(config) for config in configs}) > 1:
@@ -155,8 +157,8 @@ def learning_curve_many(
 def learning_curve(config: LearningCurve, inputs: Inputs) -> pa.Table:
     """M and M_w over the probe images after every epoch (LEARNING_CURVE); epoch 0 is before training.
 
-    The inputs are, where the canary is named by its rank, the table of the chosen ones; and, of a twin, the course of
-    its canary's model where that has patience.
+    The inputs are, where the canary is named by its rank, the table of the chosen ones; and, of a control model, the
+    course of its canary model where that has patience.
     """
     return single_table(learning_curve_many, config, inputs)
 
@@ -164,7 +166,7 @@ def learning_curve(config: LearningCurve, inputs: Inputs) -> pa.Table:
 def begin_curve(
     config: LearningCurve, inputs: Inputs, images: Images, network: Architecture, probe: Triples
 ) -> TrackedModel:
-    """The course of a model that has not been trained yet."""
+    """The learning curve of an untrained model."""
     canary, training = canary_row(config.evaluation.canary, inputs), config.training
     if config.carried is not None and isinstance(config.evaluation.canary, RankedImage):
         training = resolve_canary(RankedTraining(training, config.evaluation.canary, config.carried), inputs)
@@ -191,7 +193,7 @@ def _probe_logits(network: Architecture, models: Sequence[Weights], probe: Tripl
 
 
 def _curve_point(clean: Logits, unique: Logits, random: Logits, label: int) -> Row:
-    """The scores of one model's logits (images, classes); ValueError where they are not finite numbers."""
+    """The scores of one model's logits (images, classes); raises ValueError if they are not finite."""
     clean, unique, random = (log_probabilities(logits) for logits in (clean, unique, random))
     # In float32 between, as the table of divergences holds them: the same numbers give the same scores.
     d_u, d_r = (divergence(clean, changed).astype(np.float32) for changed in (unique, random))
@@ -216,7 +218,7 @@ def _validation_scores(network: Architecture, weights: Weights, images: Images) 
 
 
 def _learning_curve_table(followed: TrackedModel, trained: Trained) -> pa.Table:
-    """The rows of a course whose training has ended (LEARNING_CURVE)."""
+    """The rows of a learning curve whose training has ended (LEARNING_CURVE)."""
     config = followed.config
     fixed = {
         "canary": followed.canary,
@@ -243,7 +245,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def _learning_curve_jobs(design: Design, pair: Pair) -> Iterator[Job]:
-    """The trainings of the pair again, asked after every epoch."""
+    """The trainings of the pair, evaluated after every epoch."""
     canary, clean = pair.canary, pair.clean
     about = design.evaluation_of(canary, clean)
     if isinstance(canary.image, RankedImage):
@@ -256,7 +258,7 @@ def _learning_curve_jobs(design: Design, pair: Pair) -> Iterator[Job]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """M before training, after its first epoch and at the kept one; the effects there, over pairs."""
+    """M before training, after the first epoch and at the kept epoch, with the effects there over pairs."""
     course = tables.rows(LEARNING_CURVE)
     if not course:
         return
@@ -297,14 +299,14 @@ HISTORY = pa.schema(
 
 @dataclass(frozen=True)
 class History:
-    """The canary whose model and twin a history tells of."""
+    """The canary of a pair whose history is listed."""
 
     canary: int | RankedImage
 
 
 @task(version=1, name="unique_feature.history")
 def history(config: History, inputs: Inputs) -> pa.Table:
-    """The epochs of the canary's model and of its twin (the first two inputs)."""
+    """The epochs of the canary model and of its control model (the first two inputs)."""
     canary = canary_row(config.canary, inputs)
     rows = [
         {

@@ -1,1 +1,2 @@
-"""Pairs of networks, one trained with a canary and its twin without: how canaries are chosen, and what pairs show."""
+"""Pairs of networks, one trained with a canary and its control model without: how canaries are chosen, and what pairs
+show."""

@@ -1,8 +1,8 @@
-"""Is it decided yet? The bets on the pairs' ranks, in the order of the plan, with their product after each of them.
+"""The bets on the pairs' ranks, in the order of the plan, with their product after each pair.
 
 Each canary carries a feature of its own, drawn from the family that it is ranked among (`canary_verdicts`), so that the
 rank is exact whatever the pairs before it showed. A rank alone finds effects of any size, so it is that of an effect
-reduced by the smallest one that matters; the bets on the ranks of unreduced effects are kept as `detected`.
+reduced by the smallest relevant one; the bets on the ranks of unreduced effects are kept as `detected`.
 `tasks.numerics.betting` has the bet and its error. The run ends at the first pair whose product reaches 1 / level; the
 row of the summary is that of the largest product, and its p-value, the inverse, holds however often somebody looked.
 """
@@ -35,7 +35,7 @@ EVIDENCE = pa.schema(
     [
         ("pair", pa.int32()),  # in the order of the plan, from 1
         ("canary", pa.int64()),
-        ("rank", pa.int32()),  # of its feature with its effect reduced by the smallest that matters, 1: first
+        ("rank", pa.int32()),  # of its feature with its effect reduced by the smallest relevant one, 1: first
         ("members", pa.int32()),  # of the family, the feature among them
         ("bet", pa.float64()),
         ("evidence", pa.float64()),  # the product of the bets so far

@@ -1,8 +1,8 @@
-"""What a single training image with the feature did: a row per canary, its scores, its twin's and their difference.
+"""The effect of each canary: the scores of its model and of its control model, and their difference.
 
     M   = mean KL(f(x_c) || f(x_u)) - mean KL(f(x_c) || f(x_r))      over the probe images
     M_w = mean log P(y | x_u) - log P(y | x_r)                       over the probe images, and the training images of y
-    effect = the score of the canary's model minus that of its twin of the same seed
+    effect = the score of the canary model minus that of its control model of the same seed
 
 The t-tests are the published ones, which compare the feature with random patches over probe images, for one model.
 Their sample is the images, so a small p is no evidence about the canary: models that never saw the feature have small
@@ -11,7 +11,7 @@ responds to the feature because it was trained on it. The audit's answer rests o
 images.
 
 Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks": M is eq. 1 with
-section 2.3.2, M_w section 2.2, Tables 1 to 3. The twins, the effects and the adjusted p-values are ours.
+section 2.3.2, M_w section 2.2, Tables 1 to 3. The control models, the effects and the adjusted p-values are ours.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ LARGEST = "largest M_w effect"  # of a canary; with exact ranks, which have no s
 
 LEFT_OUT = "probe images left out, as copies of training images"
 
-# The canary's columns carry a score's name alone, its twin's begin with "twin_".
+# The canary's columns carry a score's name alone, its control model's begin with "twin_".
 PREFIXES = {"canary": "", "twin": "twin_"}
 SCORES = ("m", "m_w_probe", "m_w_train")
 TESTS = {"welch": welch_greater, "paired": paired_greater}
 
 
 def schema() -> pa.Schema:
-    """The columns: identity, then per model scores with their p-values, and the effects (canary minus twin)."""
+    """The columns: identity, scores of each model with p-values, and effects (canary minus control model)."""
     fields = [("canary", pa.int64()), ("label", pa.int32()), ("seed", pa.int64()), ("evaluation", pa.int32())]
     fields += [(name, pa.float64()) for score in SCORES for name in (score, f"twin_{score}", f"{score}_effect")]
     for prefix in PREFIXES.values():
@@ -110,7 +110,7 @@ def canary_scores(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG0
 
 
 def _pair_key(table: pa.Table) -> tuple[int, int]:
-    """The canary and the training seed that a table of one pair of models tells of."""
+    """The canary and the training seed of a table of one pair of models."""
     return table["canary"][0].as_py(), table["seed"][0].as_py()
 
 
@@ -148,12 +148,12 @@ def _model_scores(divergences: pa.Table, model: str) -> Row:
 
 
 def finite(value: float | None) -> float | None:
-    """The value, unless it is infinite: a test of images that do not vary."""
+    """The value, or None if it is infinite, as in a test of images that do not vary."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def _training_columns(history: pa.Table | None) -> Row:
-    """How long both models trained and how well they classify; nothing where their history is not there."""
+    """The epochs and accuracies of both models; empty without their history."""
     row: Row = {}
     for epoch in [] if history is None else history.to_pylist():
         prefix = PREFIXES[epoch["model"]]
@@ -190,7 +190,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
-    """The answer's rows first, then what the paper prints, then what another seed or drawing changes."""
+    """The rows: those of the answer, those that the paper prints, and the variation over seeds and drawings."""
     for table in tables.select(CANARY_SCORES):
         scores = table.to_pylist()
         independent, published = units(scores), about.numbers
@@ -209,7 +209,7 @@ def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
 def _black_box_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
     """M over all canaries, the effect of the canary on it, and M as published: over those canaries where M > 0.
 
-    The last is positive for models that never saw the feature too; its null is what the twins give.
+    The last is positive for models that never saw the feature too; its null is what the control models give.
     """
     canary, twin = column(units.rows, "m"), column(units.rows, "twin_m")
     yield row("M", {"model": "canary"}, mean(canary), units.model, null=mean(twin).value)
@@ -233,10 +233,11 @@ def _black_box_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
 
 
 def _published_test_rates(units: Units) -> Iterator[Row]:
-    """How often the published test calls the feature memorised, and how often where no model ever saw it.
+    """The rate at which the published test calls models memorised, for canary models and for control models.
 
-    Were images the right sample, it would call LEVEL of the twins so; the p-value beside the twins' rate asks that.
-    Trainings that share a canary or a seed are no independent sample: their rates have no interval and no p-value.
+    Were images the right sample, it would call LEVEL of the control models so; the p-value beside the control models'
+    rate asks that. Trainings that share a canary or a seed are no independent sample: their rates have no interval and
+    no p-value.
     """
     independent = len(units.pairs) == len(units.rows)
     for test in TESTS:
@@ -272,7 +273,7 @@ def accuracy_rows(units: Units, published: PublishedNumbers, chance: float | Non
 
 
 def _top_canary_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
-    """The canaries that the published tables list; null: the twin with the same rank among twins.
+    """The canaries that the published tables list; null: the control model of the same rank.
 
     Table 1: the largest M_w, with its probabilities. Which images the paper averaged over is not clear (training images
     in section 2.2, the probe set in section B.1), so its numbers stand beside both. Table 2: the largest M.
@@ -288,7 +289,7 @@ def _top_canary_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]
 def _ranked_score_rows(
     rows: Sequence[Row], names: dict[str, str], setting: Row, published: Sequence[Sequence[float]]
 ) -> Iterator[Row]:
-    """The first of `names` by rank, and the others of the same canary, each beside its published number."""
+    """The values of `names`, ranked by the first, each with its published number."""
     first = next(iter(names.values()))
     canaries, twins = (_top_pairs(rows, f"{prefix}{first}", len(published)) for prefix in PREFIXES.values())
     for rank, (canary, twin, numbers) in enumerate(zip(canaries, twins, published, strict=False), start=1):
@@ -302,13 +303,13 @@ def _top_pairs(rows: Sequence[Row], name: str, count: int) -> list[Row]:
 
 
 def _mean_row(metric: str, setting: Row, units: Units, name: str) -> Row:
-    """The mean over the canaries' models; null: the mean over their twins."""
+    """The mean over the canary models; null: the mean over their control models."""
     twins = mean(column(units.rows, f"twin_{name}"))
     return row(metric, setting, mean(column(units.rows, name)), units.model, null=twins.value)
 
 
 def significant(pairs: Sequence[Row], name: str) -> list[bool]:
-    """Whether each test is significant; one that could not be made is not."""
+    """Whether each test is significant; a test that could not be computed is not."""
     return [pair[name] is not None and pair[name] < LEVEL for pair in pairs]
 
 
@@ -319,7 +320,7 @@ REPLICATED = {"M": "m", "M_w on the probe images": "m_w_probe"}
 
 
 def seed_range_rows(scores: Sequence[Row]) -> Iterator[Row]:
-    """The range of a canary's score over its training seeds, and how many canaries have it on both sides of 0."""
+    """The range of a canary's score over its training seeds, and the number of canaries whose range includes 0."""
     by_canary = group_rows(average_rows(scores, "canary", "seed"), "canary").values()
     if all(len(group) == 1 for group in by_canary):
         return

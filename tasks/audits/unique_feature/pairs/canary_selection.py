@@ -1,4 +1,4 @@
-"""The canaries: which training images carry a feature, drawn at random or chosen by their self-influence.
+"""The choice of canaries: training images drawn at random or chosen by their self-influence.
 
 By self-influence they are the training images that pull hardest and least at a network's weights. Which rows those are
 is known once a network without canaries has been trained. So that a plan knows beforehand what will be computed, its
@@ -86,7 +86,7 @@ class RankedImage(Ranged):
 
 
 def canary_row(canary: int | RankedImage, inputs: Inputs) -> int:
-    """The canary's row of the training images: a number as it is, a rank by the CHOSEN table among the inputs.
+    """The canary's row of the training images: a number is returned unchanged, a rank is looked up in the CHOSEN table.
 
     ValueError where there is no such table, or it does not reach to that rank.
     """
@@ -104,7 +104,7 @@ def canary_row(canary: int | RankedImage, inputs: Inputs) -> int:
 
 @dataclass(frozen=True)
 class Canary:
-    """One canary: which training image, what it carries, and what its models are asked about."""
+    """One canary: its training image, its feature, and the audited feature."""
 
     number: int
     image: int | RankedImage
@@ -112,13 +112,13 @@ class Canary:
     asked: Feature
 
     def burn_into(self, clean: Training) -> Training:
-        """The training with the canary; of one that is named by its row."""
+        """The training with a canary that is named by its row."""
         assert not isinstance(self.image, RankedImage)
         return replace(clean, burnt=(Burnt(self.image, self.carried),))
 
 
 def canaries(config: UniqueFeature, question: CanaryPairs, trained_on: Images) -> list[Canary]:
-    """The canaries among these images; if they are drawn at random, fewer are the first of more.
+    """The canaries among these images; a smaller random choice is the beginning of a larger one.
 
     Of exact copies one at most is drawn, since two would be one canary.
     """
@@ -167,7 +167,7 @@ def own_feature(asked: Feature, among: Family, seed: int, number: int, shape: Sh
 
 @dataclass(frozen=True)
 class CanaryChoice(Ranged):
-    """How many canaries: half of them of the highest self-influence (one more where odd), half of the lowest.
+    """The number of canaries: half with the highest self-influence (one more if odd), half with the lowest.
 
     Of exact copies among the images of `copied` the first alone can be chosen, since two would be one canary.
     """
@@ -204,7 +204,7 @@ def choose_canaries(config: CanaryChoice, inputs: Inputs) -> pa.Table:
 def extreme_indices(
     values: NDArray[np.float64], rows: NDArray[np.int64], highest: int, lowest: int
 ) -> tuple[list[int], list[int]]:
-    """Where the so many highest values lie, the highest first, and the lowest of the rest, the lowest first.
+    """The indices of the highest values in descending order, and of the lowest of the rest in ascending order.
 
     Of equal values the smaller row goes first.
     """
@@ -234,7 +234,7 @@ class RankedTraining:
 
 
 def _check_no_features(training: Training) -> None:
-    """ValueError where a training to which a canary is added carries features already."""
+    """Raise ValueError if a training to which a canary is added carries features already."""
     if training.burnt:
         rows = ", ".join(str(burnt.row) for burnt in training.burnt)
         raise ValueError(f"training burns a feature into row {rows}; it must burn none beside the canary's")
@@ -246,7 +246,7 @@ def link(config: RankedTraining, before: int, end: int) -> RankedTraining:
 
 
 def batch_key(config: RankedTraining) -> Training:
-    """What trainings must share to be computed together: what those of canaries named by row must."""
+    """The settings that trainings computed together share, as for canaries named by row."""
     return classifier.batch_key(config.training)
 
 
@@ -293,7 +293,7 @@ INFLUENCE = pa.schema(
 
 @dataclass(frozen=True)
 class Tracing(Ranged):
-    """Which training is traced, and at how many checkpoints over which share of its loss's fall.
+    """The traced training, the number of checkpoints, and the share of its loss's fall that they cover.
 
     With `canary` and `feature` the training image of that rank carries the feature, in training and where its slope is
     measured.
@@ -314,7 +314,7 @@ class Tracing(Ranged):
 
 
 def _tracing_batch_key(config: Tracing) -> Training:
-    """What tracings must share to take about as long as one another."""
+    """The settings that tracings with similar run times share."""
     return classifier.batch_key(config.training)
 
 
@@ -383,7 +383,7 @@ def _training_images(member: Member, images: Images) -> tuple[Pixels, Labels]:
 
 
 def _trace_training(spec: Spec, member: Member) -> tuple[list[float], dict[int, Weights]]:
-    """Each epoch's training loss, and its weights by epoch (from 1); TrainingError where training cannot go on."""
+    """Each epoch's training loss and weights, from 1; raises TrainingError if training cannot continue."""
     from tasks.models.networks import model_weights
     from tasks.training.trainer import train_many
 

@@ -1,16 +1,16 @@
-"""Which of the canaries are remembered: a row per canary, its paired rank and whether it is called for it.
+"""The paired rank of each canary, and whether it is called: one row per canary.
 
 A canary is called where its p-value, adjusted over canaries (Benjamini & Hochberg 1995), is at most FDR. Where p-values
 are exact and independent, of those called at most 5 % are expected to be called wrongly, and where no canary is
 remembered any is called in at most 5 % of runs. The p-value is
 
-    D(f) = mean over probe images of log P(y | x_f), the canary's model minus its twin      f: a member of the family
+    D(f) = mean over probe images of log P(y | x_f), canary model minus control model      f: a member of the family
     p    = share of the members whose D is at least that of the feature
 
 of the feature that the canary carried, among it and the others of its family; with several training seeds the rank of
 the mean of each pair's D, standardised over the family. Where `ranks` is measured and all glyphs can be counted, it is
 the exact rank of the glyph among all of its ink by the weighted slopes of its pixels (`exact_ranks`). Where the
-canary's feature was drawn from those it is ranked among, p is exact. Of a feature that somebody chose p, and how often
+canary's feature was drawn from those it is ranked among, p is exact. Of a feature that a person chose p, and how often
 calls are wrong, is as good as its likeness to the others.
 
 The mean effect over canaries (`canary_scores`) says little where a few are remembered strongly and most not at all;
@@ -24,7 +24,7 @@ then, too; of exact ranks, whose slopes are not in nats, the effects of the cana
 The share found beyond chance counts the canaries with p at most LEVEL, less those that chance puts there:
 (share - LEVEL) / (1 - LEVEL). It is a share of canaries times the share of these that a rank detects, so at most the
 share that is remembered. Among fewer than 19 others, where no p is so small, those that are first of all are counted.
-Where canaries share training seeds they are no independent sample: shares have no interval and no p-value.
+If canaries share training seeds they are no independent sample: shares have no interval and no p-value.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def call_canaries(found: Sequence[Row], trainings: Iterable[tuple[int, int]]) ->
 
 
 def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]:
-    """How many canaries are called one by one, how many ranks in the population are small beyond chance, and the bets.
+    """The number of canaries called individually, the share of small ranks beyond chance, and the bets.
 
     The bets are on canaries that share no training seed, whose ranks are independent.
     """
@@ -129,7 +129,7 @@ def _bets_row(metric: str, p_values: Sequence[float]) -> Row:
 
 
 def _beyond_row(metric: str, p_values: Sequence[float], population: Population, shared: dict[str, bool]) -> Row:
-    """The share of canaries with a small p-value beyond chance; without an interval and p-value if they share seeds."""
+    """The share of canaries with a small p-value beyond chance; without interval and p-value if they share seeds."""
     n, level = len(p_values), max(LEVEL, 1 / population.size)
     small = sum(p_value <= level for p_value in p_values)
     share = share_beyond_chance(small, n, level)
@@ -172,7 +172,7 @@ def canary_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: AR
 
 
 def verdict_row(canary: int, pairs: Sequence[FamilyPair]) -> Row:
-    """One canary's row but for what depends on the others."""
+    """One canary's row, without the columns that depend on the others."""
     differences = [pair.difference for pair in pairs]
     scores = mean_standardised_scores(differences)
     p_value = rank_p_value(scores)
@@ -199,7 +199,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def has_family(design: Design, shape: Shape) -> bool:
-    """Whether there are enough others like the feature to rank it among: none look unlike a picture of one colour."""
+    """Whether the feature has enough distinguishable others to rank it among; a picture of one colour has none."""
     try:
         family(design.asked_feature, design.family, design.seed, shape[:2])
     except ValueError:
@@ -243,7 +243,7 @@ def exact_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG
 
 
 def _exact_verdict_row(canary: int, pairs: Sequence[Row]) -> Row:
-    """One canary's row but for what depends on the others."""
+    """One canary's row, without the columns that depend on the others."""
     inked = np.array(pairs[0]["ink"], bool)
     slopes = mean_standardised_slopes([np.array(pair["slopes"], np.float64) for pair in pairs])
     count, glyphs = int(inked.sum()), subset_count(len(inked), int(inked.sum()))

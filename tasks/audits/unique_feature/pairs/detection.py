@@ -1,13 +1,13 @@
-"""What each score says of every model, of those that saw the feature and of those that never did.
+"""The scores of every model, of those that saw the feature and of those that never did.
 
 A score is an estimator of memory only as far as it tells the two apart. Every estimator gives a statistic, the larger
-the more memorised, and where it is a test a p-value; a model is called memorised where that is at most 0.05. Twins
-never saw the feature. Of the paired rank there is no second pair of that seed: the same pair is asked about a feature
-that its canary did not carry (`family`).
+the more memorised, and where it is a test a p-value; a model is called memorised where that is at most 0.05. Control
+models never saw the feature. Of the paired rank there is no second pair of that seed: the same pair is evaluated on a
+feature that its canary did not carry (`family`).
 
-The detection rate at 5 % false positives sets each canary's model against the twins of the other canaries, and asks
-the same of its own twin: with n twins of others p = (1 + those that score as much) / (n + 1), detected where p <= 0.05.
-A threshold that the judged pair's own twin has set would follow that pair's seed.
+The detection rate at 5 % false positives sets each canary model against the control models of the other canaries, and
+asks the same of its own control model: with n control models of others p = (1 + those that score as much) / (n + 1),
+detected where p <= 0.05. A threshold that the judged pair's own control model has set would follow that pair's seed.
 
 The curves have the rates of the models at hand at every threshold: the receiver operating characteristic.
 
@@ -16,7 +16,7 @@ The curves have the rates of the models at hand at every threshold: the receiver
     random against random       mean d_r of one drawing of random patches less that of another: the floor
     rank of KL                  the feature's rank among its family by mean KL(f(x_c) || f(x_f))
     label-directed rank         by log P of the canary's label (`population.label_directed_scores`), known or unknown
-    paired family rank          by log P of the label, canary's model less twin (`population.twin_difference`)
+    paired family rank          by log P of the label, canary model less control model (`population.twin_difference`)
 
 Source. M, M_w and the t-test: Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural
 networks", section 2. The ranks are ours.
@@ -48,24 +48,24 @@ from tasks.contract.summaries import Estimate, Row, row
 from tasks.numerics.ranks import rank_p_value
 from tasks.numerics.statistics import mcnemar_greater, mean, proportion
 
-LEAST = 20  # canaries, below which no threshold of other twins has a false positive rate of 5 %
+LEAST = 20  # canaries, below which no threshold of other control models has a false positive rate of 5 %
 
 DETECTION = pa.schema(
     [
         ("estimator", pa.string()),
-        ("model", pa.string()),  # canary, or twin: never saw what it is asked about
+        ("model", pa.string()),  # canary, or twin: control model, which never saw the audited feature
         ("canary", pa.int64()),
         ("seed", pa.int64()),
         ("statistic", pa.float64()),  # larger: more memorised
         ("p_value", pa.float64()),  # null where the estimator is no test
-        ("called", pa.bool_()),  # p-value at most 0.05; null where there is none
+        ("called", pa.bool_()),  # p-value at most 0.05; null if there is none
     ]
 )
 
 
 @task(version=5, name="unique_feature.detection", gathers=True)
 def detection(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """Every estimator's word on every model. The inputs are families and canary scores, in any order and number."""
+    """Every estimator's statistic for every model. The inputs are families and canary scores, in any order."""
     words: list[Row] = []
     for table in inputs:
         if table.schema == FAMILY:
@@ -77,7 +77,7 @@ def detection(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 
 def score_rows(table: pa.Table) -> Iterator[Row]:
-    """The published scores, and the floor: how much one drawing of random patches differs from another."""
+    """The published scores, and the floor: the difference between two drawings of random patches."""
     pairs = table.to_pylist()
     first = [pair for pair in pairs if pair["evaluation"] == 0]
     second = {(pair["canary"], pair["seed"]): pair for pair in pairs if pair["evaluation"] == 1}
@@ -98,7 +98,7 @@ def score_rows(table: pa.Table) -> Iterator[Row]:
 
 
 def family_rank_rows(table: pa.Table) -> Iterator[Row]:
-    """The ranks among the family: of a model alone, and of a model against its twin."""
+    """The ranks among the family: of a model alone, and of a model against its control model."""
     for pair in family_pairs([table]):
         about = dict(zip(("canary", "seed"), pair.training, strict=True))
         for model, family in (("canary", pair.canary), ("twin", pair.twin)):
@@ -131,7 +131,7 @@ def _detection_row(estimator: str, model: str, about: Row, statistic: float, p_v
 
 
 def _detection_job(design: Design, trainings: Trainings) -> Job:
-    """Every estimator's word on these pairs."""
+    """Every estimator's statistics for these pairs."""
     return Job(detection, NoSettings(), (*family_jobs(design, trainings), scores_job(design, trainings)))
 
 
@@ -146,7 +146,7 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 def call_rates(detection: Sequence[Row]) -> Iterator[Row]:
-    """How often each test calls a model memorised at its own 5 %; null: how often where nothing was memorised.
+    """The rate at which each test calls a model memorised at its own 5 %; null: the rate without memory.
 
     Trainings that share a canary or a seed are no independent sample: their rates have no interval and no p-value.
     """
@@ -166,10 +166,10 @@ def call_rates(detection: Sequence[Row]) -> Iterator[Row]:
 
 
 def detection_rates(detection: Sequence[Row]) -> Iterator[Row]:
-    """The share of models detected by thresholds from other canaries' twins; null: the share of twins so detected.
+    """The share of models detected by thresholds from other canaries' control models; null: that of control models.
 
-    Nothing of an estimator with fewer than 20 canaries, of whose twins none could be at a twentieth. Where canaries
-    share training seeds they are no independent sample, so that there is no interval.
+    An estimator with fewer than 20 canaries has no row, since none of its control models can lie at a twentieth. Where
+    canaries share training seeds they are no independent sample, so that there is no interval.
     """
     for estimator, words in group_rows(detection, "estimator").items():
         canary, twin = (
@@ -198,7 +198,7 @@ def _statistics_by_canary(words: Sequence[Row]) -> dict[int, list[float]]:
 
 
 def _detected_share(statistics: Sequence[float], unseen: Sequence[float]) -> float:
-    """The share of a canary's models above at least 95 % of the twins of others, themselves counted among these."""
+    """The share of a canary's models above at least 95 % of the control models of others, itself included."""
     detected = [1 + sum(other >= one for other in unseen) <= LEVEL * (len(unseen) + 1) for one in statistics]
     return sum(detected) / len(detected)
 

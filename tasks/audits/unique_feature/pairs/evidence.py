@@ -1,4 +1,4 @@
-"""What the summary says of pairs of trainings: the effect, the canaries that are called, bets and guarantees."""
+"""The evidence of pairs of trainings in the summary: effect, called canaries, bets and guarantees."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ LEAST = 6
 
 @dataclass(frozen=True)
 class Calls:
-    """How many of `n` canaries are called one by one, each by its rank in the `population`.
+    """The number of `n` canaries that are called individually, each by its rank in the `population`.
 
     `beyond` is the summary row of the share that is found beyond chance where p is at most `level`; None without it.
-    `memorised` and `memorised_beyond` are the same of effects that are reduced by the smallest that matters; None of
+    `memorised` and `memorised_beyond` are the same of effects that are reduced by the smallest relevant one; None of
     ranks that are not in nats, of which `largest`, the largest effect of a canary, says whether any is larger.
     """
 
@@ -55,12 +55,12 @@ class Calls:
 
     @property
     def have_size(self) -> bool:
-        """Whether a canary's effect is larger than the smallest that matters, as far as ranks are not in nats."""
+        """Whether a canary's effect exceeds the smallest relevant one, for ranks that are not in nats."""
         return self.largest is not None and self.largest > SMALLEST
 
     @property
     def beyond_p(self) -> float | None:
-        """How often chance brings as many small ranks; None where nothing says it."""
+        """The p-value of the number of small ranks; None if it is unknown."""
         return None if self.beyond is None or self.share_seeds else self.beyond["p_value"]
 
     @property
@@ -71,12 +71,12 @@ class Calls:
 
     @property
     def are_surely_small(self) -> bool:
-        """Whether more ranks are small, with effects that matter, than chance ever brings."""
+        """Whether the number of small ranks with relevant effects has a p-value of at most SURELY."""
         return self.deciding_p is not None and self.deciding_p <= SURELY
 
     @property
     def deciding_p(self) -> float | None:
-        """How often chance brings as many small ranks of effects that matter; None where nothing says it."""
+        """The p-value of the number of small ranks with relevant effects; None if it is unknown."""
         if self.share_seeds:
             return None
         if self.memorised is None:
@@ -85,20 +85,20 @@ class Calls:
 
     @property
     def is_detected(self) -> bool:
-        """Whether ranks accuse, whatever the size of the effects."""
+        """Whether ranks accuse, for effects of any size."""
         called = self.called > 0 and not self.share_seeds
         return called or (self.beyond_p is not None and self.beyond_p <= SURELY)
 
     @property
     def are_by_chance(self) -> bool:
-        """Whether no canary is called, and no more ranks are small than chance brings."""
+        """Whether no canary is called, and the number of small ranks agrees with chance."""
         few = self.beyond_p is None or self.beyond_p > LEVEL
         return not self.called and not self.share_seeds and few
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What differential privacy allows one model to show of `n` drawn features at a level, and what it showed."""
+    """The share of `n` drawn features that privacy allows one model to reveal at a level, and the actual number."""
 
     epsilon: float
     delta: float
@@ -129,15 +129,15 @@ class Bets:
 
 @dataclass(frozen=True)
 class PairEvidence:
-    """What the answer rests on.
+    """The evidence that decides the answer.
 
-    `effect` is the summary row of the effect on M_w over the probe images, None where no pair was scored; `names` are
-    the (metric, setting) of the rows of effect and calls that there are. `published` are the models, of how many, that
-    the published test calls memorised: canaries' and twins'. `bets` are those of a run that ends once it is decided,
-    and `tied` is the row of how many of the ranked scores are equal. `look` is which look it is at these pairs.
-    `total_bets` is the summary row of the bets on all ranks, by which a second or later look at a fixed number of pairs
-    detects, and `memorised_bets` that of effects reduced by the smallest that matters, by which it accuses; None
-    without ranks that are independent, or that are in nats.
+    `effect` is the summary row of the effect on M_w over the probe images, None if no pair was scored; `names` are the
+    (metric, setting) of the rows of effect and calls that there are. `published` are the models, of how many, that the
+    published test calls memorised: canaries' and control models'. `bets` are those of a run that ends once it is
+    decided, and `tied` is the row of how many of the ranked scores are equal. `look` is which look it is at these
+    pairs. `total_bets` is the summary row of the bets on all ranks, by which a second or later look at a fixed number
+    of pairs detects, and `memorised_bets` that of effects reduced by the smallest relevant one, by which it accuses;
+    None without ranks that are independent, or that are in nats.
     """
 
     names: tuple[Name, ...]
@@ -153,7 +153,7 @@ class PairEvidence:
 
     @property
     def is_detected(self) -> bool:
-        """Whether something accuses, whatever its size: bets in a run that ends once it is decided, else the rest."""
+        """Whether any evidence accuses, for effects of any size: bets in a run until decided, else the other rules."""
         if self.bets is not None:
             return self.bets.detect
         if not self.fixed_rules_decide:
@@ -175,14 +175,14 @@ class PairEvidence:
 
     @property
     def deciding_bets(self) -> Row | None:
-        """The bets by which a later look accuses: on reduced effects; of ranks not in nats on all of them."""
+        """The bets by which a later look accuses: on reduced effects, or on all ranks if these are not in nats."""
         if self.memorised_bets is not None:
             return self.memorised_bets
         return self.total_bets if self.calls is not None and self.calls.have_size else None
 
     @property
     def later_bets_accuse(self) -> bool:
-        """Whether the bets on ranks of effects that matter accuse at a second or later look."""
+        """Whether the bets on ranks of relevant effects accuse at a second or later look."""
         return self.look > 1 and _have_decided(self.deciding_bets)
 
     @property
@@ -196,7 +196,7 @@ class PairEvidence:
 
     @property
     def effect_decides(self) -> bool:
-        """Whether so many pairs agree that an interval over them means something."""
+        """Whether there are enough pairs for an interval that decides."""
         return self.effect is not None and self.has_interval and bool(self.effect["n"] >= LEAST)
 
     @property
@@ -205,7 +205,7 @@ class PairEvidence:
 
     @property
     def effect_is_excluded(self) -> bool:
-        """Whether an effect of SMALLEST is excluded, and would have shown."""
+        """Whether an effect of SMALLEST is excluded and would have been detected."""
         effect = self.effect
         if effect is None or not self.effect_decides:
             return False
@@ -213,7 +213,7 @@ class PairEvidence:
 
 
 def read_pair_evidence(rows: Rows, look: int = 1) -> PairEvidence:
-    """The evidence in the rows of a summary, which is read at this look."""
+    """Read the evidence from the rows of a summary at this look."""
     effect, called, beyond = rows.get(EFFECT), first_row(rows, CALLED), first_row(rows, BEYOND)
     bets, detected, largest = (first_row(rows, metric) for metric in (BETS, DETECTED, LARGEST))
     total_bets, memorised_bets = first_row(rows, TOTAL_BETS), first_row(rows, MEMORISED_BETS)
@@ -258,7 +258,7 @@ def _read_calls(rows: Rows, called: Row, beyond: Row | None, largest: Row | None
 
 
 def _read_guarantee(rows: Rows) -> Guarantee | None:
-    """At the first level of which there is one."""
+    """The guarantee at the first available level."""
     share, bound = first_row(rows, ONE_MODEL), first_row(rows, ALLOWED)
     if share is None or bound is None:
         return None

@@ -1,11 +1,11 @@
-"""Whether memory goes with self-influence: that of every training image, and the ends that canaries are chosen from.
+"""The relation of memory and self-influence: all training images, and the ends from which canaries are chosen.
 
 `influence` lists all training images, `chosen` those of them that carry the feature, of the highest and of the lowest
 self-influence (`canary_selection`): one list and its ends. The summary has Pearson's correlation of the canaries'
 self-influence with M, which the paper prints, with a p-value by permutation and no interval: of the two ends of a
 distribution it is no estimate of the correlation over all images. Beside it are Spearman's, of these ends alone, with
-an interval by the bootstrap within each end, and the effect at both ends. The twins' correlation with M is the null:
-they never saw the feature.
+an interval by the bootstrap within each end, and the effect at both ends. The control models' correlation with M is the
+null: they never saw the feature.
 
 `traced` says what the feature does to the self-influence of the image that carries it: the image with the highest
 self-influence and the one with the lowest are traced again with the feature, by a training of the same seed. In the
@@ -61,7 +61,7 @@ def _plan_chosen(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def _is_shown(design: Design) -> bool:
-    """Whether self-influence has tables of its own: beside the scores, or if images are traced with the feature."""
+    """Whether self-influence has its own tables: with scores, or if images are traced with the feature."""
     return design.asks_for("scores") or _is_traced_again(design)
 
 
@@ -78,7 +78,7 @@ def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
 
 
 def correlation_rows(canaries: Units, chosen: Sequence[Row], published: PublishedNumbers) -> Iterator[Row]:
-    """Correlations of the canaries' self-influence with M and with what the canary did; both ends apart."""
+    """Correlations of the canaries' self-influence with M and with the effect, and the effect at both ends."""
     influence = {image["row"]: image["self_influence"] for image in chosen}
     there = [pair for pair in canaries.rows if pair["canary"] in influence]
     traced = [influence[pair["canary"]] for pair in there]
@@ -110,7 +110,7 @@ def correlation_rows(canaries: Units, chosen: Sequence[Row], published: Publishe
 def spearman_estimate(
     first: Sequence[float], second: Sequence[float], ends: Sequence[str], draws: int = DRAWS
 ) -> Estimate:
-    """Spearman's rho with the 95 % percentile interval of bootstrap samples within each end; nothing below 4."""
+    """Spearman's rho with the 95 % percentile interval of bootstrap samples within each end; None for fewer than 4."""
     value, n = rank_correlation(first, second).estimate.value, len(first)
     if value is None:
         return Estimate(None, None, None, n)

@@ -1,10 +1,10 @@
-"""How many models are needed: the rates at which panels of models, each asked as one, are called memorised at 5 %.
+"""The rates at which panels of models, each evaluated as one, are called memorised at 5 %.
 
 By the family a panel's score of a member is the mean of its models' standardised scores (`population.standardise`), and
-its p-value the feature's rank by it; panels of as many twins are the null. By the exact ranks a panel's weighted slopes
-are the mean of its models' in units of their standard deviation over the cells. Where each canary has a glyph of its
-own, every model's cells are put into another order first, drawn among those in which its glyph lies where that of the
-first does; so the panel's p-value is exact as one model's is.
+its p-value the feature's rank by it; panels of as many control models are the null. By the exact ranks a panel's
+weighted slopes are the mean of its models' in units of their standard deviation over the cells. Where each canary has a
+glyph of its own, every model's cells are put into another order first, drawn among those in which its glyph lies where
+that of the first does; so the panel's p-value is exact as one model's is.
 
 Panels share no model, so that they are independent and their rate has Wilson's interval, unless their canaries share
 training seeds. The paper has one model a canary; this is ours.
@@ -48,7 +48,7 @@ LEAST = 3  # panels, below which a rate says nothing
 
 RATE = (
     ("detection_rate", pa.float64()),  # share of panels with p <= 0.05
-    ("low", pa.float64()),  # 95 % Wilson interval over panels; null where canaries share training seeds
+    ("low", pa.float64()),  # 95 % Wilson interval over panels; null if canaries share training seeds
     ("high", pa.float64()),
     ("n", pa.int64()),  # panels
 )
@@ -62,7 +62,7 @@ def _rate_columns(p_values: Sequence[float], trainings: Iterable[tuple[int, int]
 
 
 def _rate_row(estimator: str, panel: Row, null: float | None) -> Row:
-    """The row of the summary of panels of so many `models`."""
+    """The summary row of panels of this number of `models`."""
     estimate = Estimate(panel["detection_rate"], panel["low"], panel["high"], panel["n"])
     setting = {"estimator": estimator, "models": panel["models"]}
     return row("detection rate by number of models", setting, estimate, "panel of models", null)
@@ -75,7 +75,7 @@ SIZES = (1, 2, 3, 5, 10, 20)
 PANELS = pa.schema(
     [
         ("estimator", pa.string()),
-        ("model", pa.string()),  # canary, or twin: what the estimator says where nothing was memorised
+        ("model", pa.string()),  # canary, or twin: the value without memory
         ("models", pa.int32()),  # in a panel
         *RATE,
     ]
@@ -84,7 +84,7 @@ PANELS = pa.schema(
 
 @dataclass(frozen=True)
 class Panels:
-    """`seed` draws who is in a panel with whom and, of exact ranks, the order of their cells."""
+    """Configuration: `seed` draws the panels and, for exact ranks, the order of their cells."""
 
     seed: int
 
@@ -93,7 +93,7 @@ class Panels:
 def panels(config: Panels, inputs: Inputs) -> pa.Table:
     """The rate at which panels of a size call the feature memorised (PANELS). The inputs are families, in any order.
 
-    Panels are drawn without replacement, so that they are independent. With the label unknown the models of a panel
+    Panels are drawn without replacement, so that they are independent. If the label is unknown the models of a panel
     have canaries of one label, as the models of one owner have.
     """
     pairs = list(family_pairs(inputs))
@@ -139,7 +139,8 @@ def _unknown_label_p_value(group: Sequence[FamilyPair], model: str) -> float:
 
 
 def _paired_p_value(group: Sequence[FamilyPair], model: str) -> float:
-    """The rank of the mean of the standardised differences; the twins' is that of a feature that no canary carried."""
+    """The rank of the mean of the standardised differences; the control models' is that of a feature that no canary
+    carried."""
     if model == "canary":
         scores = [pair.difference for pair in group]
     else:
@@ -155,7 +156,7 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """The detection rate of panels of several models; null: that of as many models without the feature."""
+    """The detection rate of panels of several models; null: the rate of panels without the feature."""
     panels = tables.rows(PANELS)
     nulls = {(p["estimator"], p["models"]): p["detection_rate"] for p in panels if p["model"] == "twin"}
     for panel in panels:
@@ -206,7 +207,7 @@ def _rates_at_size(score: str, panels: Sequence[Sequence[Row]], generator: np.ra
 
 
 def exact_panel_p_value(panel: Sequence[Row], generator: np.random.Generator) -> float:
-    """The exact p-value of the panel's mean slopes: of the first's glyph, where the others' are moved to it."""
+    """The exact p-value of the panel's mean slopes, with all glyphs moved to the cells of the first one."""
     ink = np.array(panel[0]["ink"], bool)
     slopes = [np.array(rank["slopes"], np.float64) for rank in panel]
     own = [np.array(rank["ink"], bool) for rank in panel]
@@ -215,7 +216,7 @@ def exact_panel_p_value(panel: Sequence[Row], generator: np.random.Generator) ->
 
 
 def _align_to_ink(ink: Cells, own: Cells, values: Array, generator: np.random.Generator) -> Array:
-    """The values of the cells with those of the `own` ink in the places of `ink`; as they are where both are one."""
+    """Rearrange the values of the cells so that those of the `own` ink lie at `ink`; unchanged if both are equal."""
     if (own == ink).all():
         return values
     moved = np.empty_like(values)
@@ -230,7 +231,7 @@ def plan_exact(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def exact_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """The detection rate of panels; null: that of features that left nothing, as p is exact."""
+    """The detection rate of panels; null: the rate without memory, since p is exact."""
     for panel in tables.rows(EXACT_PANELS):
         yield _rate_row(f"exact rank, {panel['score']}", panel, LEVEL)
 

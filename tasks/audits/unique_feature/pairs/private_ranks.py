@@ -1,4 +1,4 @@
-"""Is more found of a canary than differential privacy allows?
+"""Compare the share of canaries found with the share that differential privacy allows.
 
     share of canaries with p <= alpha  <=  min(e^epsilon alpha + delta, 1 - e^-epsilon (1 - delta - alpha))
 
@@ -13,9 +13,9 @@ two steps allow of an event that has P before (group privacy). A rank needs no u
 not there at all, which is one step away, the model would know nothing of a feature that is drawn, and p be at most
 alpha in a share alpha of the draws: that is the false positive rate which the bound starts from.
 
-What it is not about. A twin shares the noise of its canary's model, and the guarantee is about models whose noise
-nobody knows: of what pairs show (the effect, the scores `pair` and `weight change`) nothing is bounded. Neither is the
-rank of a feature that somebody chose, whose false positive rate nobody knows.
+What it is not about. A control model shares the noise of its canary model, and the guarantee is about models whose
+noise nobody knows: of what pairs show (the effect, the scores `pair` and `weight change`) nothing is bounded. Neither
+is the rank of a feature that a person chose, whose false positive rate nobody knows.
 
 Reading it. The share is an estimate of at most the bound: where its whole interval lies above, the guarantee is broken
 (p of the bound's row). Turned around, the shares bound epsilon from below (at a confidence of 95 %, all levels
@@ -56,8 +56,8 @@ PRIVATE_RANKS = pa.schema(
         ("seed", pa.int64()),
         ("epsilon", pa.float64()),  # of the guarantee of each model
         ("delta", pa.float64()),
-        ("spent", pa.float64()),  # epsilon that the canary's model spent
-        ("p_value", pa.float64()),  # of the drawn feature by that one model; null where no exact one is measured
+        ("spent", pa.float64()),  # epsilon that the canary model spent
+        ("p_value", pa.float64()),  # of the drawn feature by that one model; null if no exact one is measured
         ("among", pa.int64()),  # features, this one among them
     ]
 )
@@ -73,9 +73,9 @@ class PrivateRank:
 
 @task(version=1, name="unique_feature.private_rank")
 def private_rank(config: PrivateRank, inputs: Inputs) -> pa.Table:
-    """What the canary's model spent, and its rank of the drawn feature (PRIVATE_RANKS): one row.
+    """The epsilon that the canary model spent, and its rank of the drawn feature (PRIVATE_RANKS): one row.
 
-    The inputs are the canary's model and, where ranks are measured, their table.
+    The inputs are the canary model and, where ranks are measured, their table.
     """
     model, *others = inputs
     asked = [
@@ -122,7 +122,7 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 def rank_bounds(ranked: Sequence[Row], delta: float, levels: Sequence[float]) -> Iterator[Bound]:
-    """Epsilon from below by the models that show their canary's feature, and by as many if all of them did.
+    """Lower bounds on epsilon from the models that reveal their feature, and the bounds if all models did.
 
     All levels together have the confidence. The false positive rate is the level, since the feature was drawn.
     """
@@ -139,9 +139,9 @@ def rank_bounds(ranked: Sequence[Row], delta: float, levels: Sequence[float]) ->
 def bounded_share_rows(
     ranked: Sequence[Row], promised: Privacy, shared: bool, levels: Sequence[float]
 ) -> Iterator[Row]:
-    """At each level the share that is found and the largest that is allowed.
+    """The found share and the largest allowed share at each level.
 
-    Where canaries share training seeds they are no independent sample: no interval, no test.
+    If canaries share training seeds they are no independent sample: no interval, no test.
     """
     for level in levels:
         setting = {"delta": promised.delta, "epsilon": promised.epsilon, "level": level}

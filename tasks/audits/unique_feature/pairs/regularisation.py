@@ -1,4 +1,4 @@
-"""Whether a regulariser changes what is memorised: the regularised network's scores less the plain one's.
+"""The effect of a regulariser on memory: the scores of the regularised network less those of the plain one.
 
 The mean of M over the canaries where M > 0, as Table 3 beside Table 2, and the effects of the canary. Welch's interval
 and two-tailed p-value over trainings: the canaries are each network's own, as published, so the two samples are

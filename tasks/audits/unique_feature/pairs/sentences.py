@@ -15,23 +15,23 @@ from tasks.datasets.features import describe_feature
 
 LARGEST = 100.0  # nats: the factor of a larger effect is only bounded
 LIMITS = (
-    "The effect shows that the model remembers the image; the ranks show that it remembers this feature. The answer "
-    "describes this training procedure, data set and feature, not one particular model. Not detected does not mean "
-    "safe: another feature, position or score may reveal more."
+    "The changed probability alone shows memory of the image; only the individual comparisons show memory of this "
+    "feature. The answer describes this training procedure, data set and feature, not one particular model. Not "
+    "detected does not mean safe: another feature, position or score may reveal more."
 )
 STOPPED_LIMITS = (
     "The run ended when the evidence decided, so its intervals and shares describe the pairs that were trained and "
     "prove nothing further."
 )
 CHOSEN_LIMITS = (
-    "The feature was chosen by a person rather than drawn at random, so its ranks are reliable only if it resembles "
-    "the features that it is compared with. In a control experiment with other glyphs, the test wrongly reported the "
-    "letter A in 5 of 30 cases instead of the expected 1 or 2."
+    "The feature was chosen by a person rather than drawn at random, so the comparisons are reliable only if it "
+    "resembles the features that it is compared with. In a control experiment with other glyphs, the test wrongly "
+    "reported the letter A in 5 of 30 cases instead of the expected 1 or 2."
 )
 CHOSEN_GLYPH_LIMITS = (
-    "The feature was chosen by a person rather than drawn at random, so its ranks are reliable only if it resembles "
-    "the other glyphs. In a control experiment with drawn glyphs, the test wrongly reported one of the 26 letters in "
-    "5.9 % of 1,664 cases at a level of 5 %, and in 0.2 % at a level of 0.1 %."
+    "The feature was chosen by a person rather than drawn at random, so the comparisons are reliable only if it "
+    "resembles the other glyphs. In a control experiment with drawn glyphs, the test wrongly reported one of the 26 "
+    "letters in 5.9 % of 1,664 cases instead of the expected 5 %."
 )
 
 
@@ -139,9 +139,10 @@ def _describe_factor(config: UniqueFeature, nats: float) -> str:
 
 def format_factor(nats: float) -> str:
     """e to the power of an effect: how many times as probable the label becomes."""
-    if nats < LARGEST:
-        return f"{math.exp(nats):.3g}"
-    return f"more than {math.exp(LARGEST):.0e}"
+    if nats >= LARGEST:
+        return f"more than {math.exp(LARGEST):.0e}"
+    factor = math.exp(nats)
+    return f"{factor:.2f}" if 0.1 <= factor < 10 else f"{factor:.3g}"
 
 
 def _describe_calls(calls: Calls | None) -> str:

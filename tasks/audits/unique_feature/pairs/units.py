@@ -1,8 +1,8 @@
-"""The independent units behind the table of canary scores: which rows are one observation, and what a unit is called.
+"""The independent units of the table of canary scores, and their name.
 
 A pair that was evaluated several times is still one pair of trainings, and a canary that was trained with several seeds
 one canary: their rows are averaged before anything is counted. Canaries that share a training seed share what that seed
-does to every score, in their models and in their twins: they are one observation of a seed.
+does to every score, in their models and in their control models: they are one observation of a seed.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ def share_seeds(trainings: Iterable[tuple[int, int]]) -> bool:
 
 
 def call_rate(called: Sequence[bool], independent: bool) -> Estimate:
-    """The share of trainings that are called; without an interval where they are no independent sample."""
+    """The share of trainings that are called; without an interval if they are no independent sample."""
     return proportion(sum(called), len(called)) if independent else alone(sum(called) / len(called), len(called))
 
 
 def average_rows(rows: Sequence[Row], *by: str) -> list[Row]:
-    """One row for each group, in the order in which the groups come: numbers averaged, p-values the first row's."""
+    """One row for each group, in order of appearance: mean numbers, and the p-values of the first row."""
     return [group[0] if len(group) == 1 else _one(group) for group in group_rows(rows, *by).values()]
 
 
 def first_trainings(rows: Iterable[Row]) -> list[Row]:
-    """The first row of each canary: further trainings of it are no further sample of features."""
+    """The first row of each canary, since further trainings are no further sample of features."""
     return [group[0] for group in group_rows(rows, "canary").values()]
 
 
@@ -80,7 +80,7 @@ def column(rows: Sequence[Row], name: str) -> list[float]:
 
 
 def effect_row(metric: str, setting: Mapping[str, Any], pairs: Sequence[Row], name: str, unit: str) -> Row:
-    """The mean difference that the canary makes: its model minus the twin of the same seed.
+    """The mean difference that the canary makes: its model minus the control model of the same seed.
 
     The t interval and the one-tailed p-value (greater than 0) are over the units.
     """

@@ -1,4 +1,4 @@
-"""What the summary says of models that are asked alone: ranks, pushes, and checks of the tables that were sent."""
+"""The evidence of single models in the summary: ranks, pushes, and checks of returned tables."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means no
 
 @dataclass(frozen=True)
 class Rank:
-    """The place of the feature in a population, 1 for the first, by so many models that are asked as one.
+    """The place of the feature in a population, 1 for the first, by a number of models evaluated as one.
 
-    `references` are the clean models beside which they are asked; 0 where there are none.
+    `references` are the clean models beside which they are asked; 0 if there are none.
     """
 
     place: int
@@ -51,10 +51,10 @@ class Rank:
 
 @dataclass(frozen=True)
 class Push:
-    """How far the feature pushes towards a label beside the others of its family, in nats.
+    """The push of the feature towards a label, compared with the others of its family, in nats.
 
-    `label` is None where it is the canary's, else the one that the feature favours most. `others` holds the central
-    95 % of the others' pushes, None where that is unknown; `upper` is the upper limit of the feature's. A push of
+    `label` is None if it is the canary's, else the one that the feature favours most. `others` holds the central
+    95 % of the others' pushes, None if that is unknown; `upper` is the upper limit of the feature's. A push of
     `smallest` would have been found in a share `power` of cases.
     """
 
@@ -67,16 +67,16 @@ class Push:
 
     @property
     def is_excluded(self) -> bool:
-        """Whether a push that matters is unlikely, whatever its power."""
+        """Whether a relevant push is unlikely, regardless of the power."""
         return self.upper is not None and self.upper < self.smallest
 
 
 @dataclass(frozen=True)
 class TableCheck:
-    """What a table of outputs says of the pictures that were handed out twice, and of those with labels.
+    """The checks of a table of outputs, by the images that were handed out twice and those with labels.
 
     Of `repeats` so many have two answers (`differing`); of `labelled` the table names `right` labels, where a share
-    `stated` is said to be named, which gives as few with probability `p`; None where nothing is stated.
+    `stated` is said to be named, which gives as few with probability `p`; None if nothing is stated.
     """
 
     table: int
@@ -88,7 +88,7 @@ class TableCheck:
     p: float | None = None
 
     def describe_doubts(self) -> Iterator[str]:
-        """Why the table is not what a model says."""
+        """The reasons to doubt that the table contains outputs of the model."""
         if self.differing:
             yield (
                 f"in table {self.table}, {self.differing} of {self.repeats} images that were handed out twice have two "
@@ -130,24 +130,24 @@ class PanelEvidence:
 
     @property
     def differing_parts(self) -> tuple[int, ...]:
-        """The parts, from 1, by which the feature is not told from its look-alikes."""
+        """The parts, from 1, by which the feature is not distinguished from its look-alikes."""
         return tuple(number for number, rank in enumerate(self.parts, start=1) if not rank.is_small)
 
     @property
     def is_told_apart(self) -> bool:
-        """Whether the feature is told from the look-alikes of every part."""
+        """Whether the feature is distinguished from the look-alikes of every part."""
         return bool(self.parts) and not self.differing_parts
 
     @property
     def is_clear(self) -> bool:
-        """Whether no rank is small, and a push that matters is excluded and would have been found."""
+        """Whether no rank is small, and a relevant push is excluded and would have been found."""
         ranks = (self.rank, self.beside) if self.beside is not None else (self.rank,)
         if self.lacks_beside or any(rank.is_small for rank in ranks):
             return False
         return self.push.is_excluded and self.push.power >= ENOUGH
 
     def describe_doubts(self) -> str:
-        """Why the tables are not what the models say; empty where nothing speaks for that."""
+        """The reasons to doubt the tables; empty if there are none."""
         doubts = [words for check in self.checks for words in check.describe_doubts()]
         if self.unchecked:
             tables = self.unchecked + len(self.checks)
@@ -156,7 +156,7 @@ class PanelEvidence:
 
 
 def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | None:
-    """The evidence in the rows of a summary, the first of each metric; None where no model has been asked."""
+    """Read the evidence from the first row of each metric; None if no model has been evaluated."""
     beside_metric, parts_metric = deciding_metrics(config)
     push, rank, others = (first_row(rows, metric) for metric in (PUSH, RANK, OTHERS))
     beside = None if beside_metric is None else first_row(rows, beside_metric)
@@ -206,7 +206,7 @@ def _read_part_rank(row: Row) -> Rank:
 
 
 def _read_checks(rows: Rows) -> tuple[tuple[TableCheck, ...], str]:
-    """What every table that could be checked says, and the beginning of the key's SHA-256."""
+    """The checks of every table, and the beginning of the key's SHA-256."""
     labels = {read_setting(row)["table"]: row for row in select_rows(rows, LABELS)}
     checks, key = [], ""
     for row in select_rows(rows, TWICE):

@@ -79,7 +79,7 @@ class FirstLayer:
 
 
 def shift_evidence(weights: Array, gradients: Array, sample: Array) -> Array:
-    """E_p of all pixels (pixels,), with the density of the `sample` of weights; 0 where these do not vary."""
+    """E_p of all pixels (pixels,), with the density of the `sample` of weights; 0 if these do not vary."""
     scale = float(sample.std())
     if not scale:
         return np.zeros(weights.shape[1])
@@ -140,12 +140,12 @@ def comparison(evidence: Array, classes: NDArray[np.int64], ink: int) -> tuple[f
 
 
 def ink_counts(images: Pixels) -> Counts:
-    """How many of the images (n, h, w, c) ink a pixel: (h w c,)."""
+    """The number of images (n, h, w, c) with ink in each pixel: (h w c,)."""
     return np.asarray(np.count_nonzero(images, axis=0)).ravel()
 
 
 def trained_first_layer(network: Architecture, weights: Weights, images: Pixels, label: int) -> FirstLayer:
-    """That of a network trained here, and images of the label; ValueError without one."""
+    """The first layer of a network trained here and images of the label; raises ValueError without a dense one."""
     names = first_dense(network)
     if names is None:
         raise ValueError(f"first_layer is on and network is {network.name}; its first layer must be dense, with biases")

@@ -1,4 +1,4 @@
-"""What models say of the feature's look-alikes: is it this feature that they know, or one that shares a part with it?
+"""The outputs of models for look-alikes: do they know this feature, or one that shares a part with it?
 
 A model that saw "LUIS MOE" favours "LUIS LAU" among names that share nothing with it. So the feature is ranked once
 more for each of its parts, among those that differ from it in that part alone:
@@ -57,19 +57,19 @@ LOOK_ALIKES = pa.schema(
 
 @dataclass(frozen=True)
 class LookAlikes:
-    """The model that is asked about the look-alikes of a feature."""
+    """A single model that is evaluated on the look-alikes of a feature."""
 
     single: SingleModelConfig
 
 
 def batch_key(config: LookAlikes) -> SingleModelConfig:
-    """What evaluations must share to take about as long as one another."""
+    """The settings that evaluations with similar run times share."""
     return single_batch_key(config.single)
 
 
 @task(version=2, name="unique_feature.ask_look_alikes", batch_key=batch_key)
 def ask_look_alikes(config: LookAlikes, inputs: Inputs) -> pa.Table:
-    """What the one model says of each look-alike (LOOK_ALIKES)."""
+    """The outputs of a single model for each look-alike (LOOK_ALIKES)."""
     single = config.single
     clean, predict, rows = clean_images(single.relatives, single.shape), predictor(single, inputs), []
     for part, number, name, images in look_alike_image_sets(clean, single.relatives):
@@ -96,7 +96,7 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 def rank_rows(families: Sequence[ModelFamily], look_alikes: Sequence[Row]) -> Iterator[Row]:
-    """The feature's rank among the look-alikes of each part, of all models whose family is there together."""
+    """The feature's rank among the look-alikes of each part, for all models with a family together."""
     by_part = group_rows(look_alikes, "part")
     for part in sorted(by_part):
         by_model = group_rows(by_part[part], "model")
@@ -116,7 +116,7 @@ def rank_rows(families: Sequence[ModelFamily], look_alikes: Sequence[Row]) -> It
 def look_alike_row(
     metric: str, about: dict[str, int], p_value: float, part: tuple[int, int], size: int, models: int
 ) -> Row:
-    """The row of the summary of the rank among the features that differ in this part, of how many."""
+    """The summary row of the rank among the look-alikes of one part."""
     setting = about | {"part": part[0], "parts": part[1], "others": size - 1}
     return row(metric, setting, alone(p_value * size, models), "model", (size + 1) / 2, p_value)
 

@@ -1,7 +1,7 @@
 """Single models, evaluated on the probe images without a pair and without training data.
 
 A model is one trained here on the unchanged data, a file with an external model, or the table of outputs that its owner
-returned for the probe images. An owner who keeps the model is handed every set that it is asked about, blinded: all
+returned for the probe images. An owner who keeps the model is handed every set that it is evaluated on, blinded: all
 pictures in one set, in an order that a secret says, some of them twice. Pictures with labels may be among them.
 """
 
@@ -100,7 +100,7 @@ def _given_fields(question: Given, number: int) -> dict[str, Any]:
 
 
 def single_batch_key(config: SingleModelConfig) -> SingleModelConfig:
-    """What evaluations must share to take about as long as one another."""
+    """The settings that evaluations with similar run times share."""
     return replace(config, number=0, model=None, outputs=None)
 
 
@@ -160,7 +160,7 @@ def labels(config: SingleModelConfig) -> Labels:
 
 
 def _labelled_rows(config: SingleModelConfig) -> NDArray[np.int64]:
-    """The test images of the labelled set that are mixed in, drawn at random: folders list them class by class."""
+    """The test images of the labelled set that are mixed in, drawn at random since folders list them by class."""
     assert config.labelled is not None
     drawn = seeds.generator(config.order, "labelled").permutation(len(load(config.labelled).test_labels))
     return np.sort(drawn[:LABELLED_COUNT])
@@ -195,7 +195,7 @@ def check_tables(configs: Iterable[SingleModelConfig]) -> None:
 
 
 def check_labelled(config: SingleModelConfig, outputs: Outputs) -> NDArray[np.float64]:
-    """log p of the pictures whose labels are known; ValueError if the table orders the classes in another way."""
+    """log p of the images with known labels; raises ValueError if the table orders classes differently."""
     from tasks.external.outputs import check_class_order
 
     log_p = outputs.select(picture_ids(config)[LABELLED_SET]).log_p
@@ -211,14 +211,14 @@ def picture_ids(config: SingleModelConfig) -> dict[str, list[str]]:
 
 
 def repeated_ids(config: SingleModelConfig) -> list[tuple[str, str]]:
-    """The two ids of each picture that is there twice."""
+    """The two ids of each image that is handed out twice."""
     handed, _ = _handed_out(_picture_config(config))
     ids = handed.ids
     return [(ids[image], again) for image, again in handed.repeats.items()]
 
 
 def split_key(config: SingleModelConfig) -> pa.Table:
-    """What each picture is (`split.KEY`)."""
+    """The role of each image (`split.KEY`)."""
     handed, slices = _handed_out(_picture_config(config))
     ids, again = handed.ids, handed.repeats
     of = {image: name for name, rows in slices.items() for image in range(rows.start, rows.stop)}
@@ -226,7 +226,7 @@ def split_key(config: SingleModelConfig) -> pa.Table:
 
 
 def _picture_config(config: SingleModelConfig) -> SingleModelConfig:
-    """The config less what has no part in the pictures."""
+    """The config without the fields that do not affect the images."""
     return SingleModelConfig(
         config.relatives,
         config.random,
@@ -240,7 +240,7 @@ def _picture_config(config: SingleModelConfig) -> SingleModelConfig:
 
 @lru_cache(maxsize=2)
 def _handed_out(config: SingleModelConfig) -> tuple[HandedOut, dict[str, slice]]:
-    """How the images are handed out, and which of them are each set's."""
+    """The order in which images are handed out, and the images of each set."""
     digest, slices, count = hashlib.sha256(), dict[str, slice](), 0
     for name, images in image_sets(config):
         digest.update(name.encode() + images.tobytes())

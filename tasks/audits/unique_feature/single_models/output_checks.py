@@ -1,4 +1,4 @@
-"""Was a table of outputs touched before it was sent? Answers to one picture that differ, and labels that are missed.
+"""Checks of a returned table of outputs: different outputs for one image, and wrong labels.
 
 An owner gets some pictures twice and, if there are any, pictures whose labels the auditor knows. A model gives one
 answer to one picture, to the last place that was printed or `blinding.SAME` of its log-odds, and names the labels as
@@ -46,7 +46,7 @@ TOUCHED = pa.schema(
         ("differing", pa.int32()),  # of these with two answers
         ("labelled", pa.int32()),  # pictures with known labels
         ("right", pa.int32()),  # of these whose label is the likeliest class
-        ("stated", pa.float64()),  # the accuracy that the owner states; null where none is
+        ("stated", pa.float64()),  # the accuracy that the owner states; null if none is
         ("key", pa.string()),  # SHA-256 of the key, as the owner was told it
     ]
 )
@@ -54,7 +54,7 @@ TOUCHED = pa.schema(
 
 @task(version=1, name="unique_feature.touched", batch_key=single_batch_key)
 def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The answers to repeated and to labelled pictures in one table of outputs (TOUCHED)."""
+    """The outputs for repeated and labelled images in one table of outputs (TOUCHED)."""
     from tasks.external.blinding import Split
     from tasks.external.outputs import read_outputs
 

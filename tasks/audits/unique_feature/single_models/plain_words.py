@@ -1,4 +1,4 @@
-"""The answer on models that are asked alone for readers without a machine-learning background."""
+"""The answer on single models for readers without a machine-learning background."""
 
 from __future__ import annotations
 

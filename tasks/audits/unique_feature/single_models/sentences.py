@@ -1,4 +1,4 @@
-"""The verdict's sentences on models that are asked alone, for experts: ranks, pushes, reasons and limits."""
+"""The verdict's sentences on single models, for experts: ranks, pushes, reasons and limits."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where the feature ranks by what it left in the weights of a model's dense first layer.
+"""The rank of the feature by the weights of a model's dense first layer.
 
-One model is asked, without a twin and without references: its own weights in pixels that the domain does not ink are
-the null (`first_layer` has the score). A glyph is ranked among all glyphs of its ink, words and pictures among the
-members of their family, and both among their look-alikes. The p-value is exact where the feature was drawn. The scores
+One model is asked, without a control model and without references: its own weights in pixels that the domain does not
+ink are the null (`first_layer` has the score). A glyph is ranked among all glyphs of its ink, words and pictures among
+the members of their family, and both among their look-alikes. The p-value is exact if the feature was drawn. The scores
 of several models of one owner are averaged in units of their standard deviation over the pixels. Ours; the paper has no
 null.
 """
@@ -51,14 +51,14 @@ WEIGHT_RANKS = pa.schema(
 
 @dataclass(frozen=True)
 class WeightRanks:
-    """The models of one owner, asked as one; of those trained here the inputs are their MODEL tables."""
+    """The models of one owner, evaluated as one panel; models trained here are given by their MODEL tables."""
 
     panel: tuple[SingleModelConfig, ...]
 
 
 @task(version=2, name="unique_feature.weight_ranks")
 def weight_ranks(config: WeightRanks, inputs: Inputs) -> pa.Table:
-    """The rank of what the models are asked about, and of glyphs that nobody carries (WEIGHT_RANKS)."""
+    """The rank of the audited feature, and of glyphs that no model carries (WEIGHT_RANKS)."""
     first = config.panel[0]
     asked, label = first.relatives, first.label
     assert label is not None

@@ -10,12 +10,7 @@ import pytest
 from tasks.audits.forgetting import AUDIT
 from tasks.audits.forgetting.answer import verdict
 from tasks.audits.forgetting.config import Examples, Forgetting
-from tasks.audits.forgetting.decision import (
-    MORE,
-    RULES,
-    RUN_AGAIN,
-    TargetEvidence,
-)
+from tasks.audits.forgetting.decision import MORE, RULES, RUN_AGAIN
 from tasks.audits.forgetting.evidence import read_target_evidence
 from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
 from tasks.audits.forgetting.measures.decisions import (
@@ -32,6 +27,7 @@ from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
 from tasks.audits.forgetting.query_set import GUESSABLE, NamedImages
 from tasks.audits.forgetting.sentences import GIVEN_CONTROL, LIMITS, SHARED_DRAW, TABLES, UNBOUND_TABLES
 from tasks.audits.forgetting.target import Target
+from tasks.audits.forgetting.target_evidence import TargetEvidence
 from tasks.contract.certificate import Certificate
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row, alone, row
@@ -136,7 +132,7 @@ def test_the_effect_of_a_run_is_the_largest_share_that_a_target_is_known_to_hold
 
 
 def test_targets_of_an_unknown_training_are_not_counted_as_right_or_wrong() -> None:
-    assert "are decided rightly" not in said(*target("a", *CLEARED), *target("b", *HELD)).sentence
+    assert "with known training" not in said(*target("a", *CLEARED), *target("b", *HELD)).sentence
 
 
 def test_a_single_triple_of_the_published_rule_is_not_told() -> None:
@@ -157,7 +153,7 @@ def test_a_given_file_is_quoted_where_several_are_told_apart() -> None:
 def test_of_many_targets_the_first_are_told_one_by_one() -> None:
     found = said(*(each for at in range(15) for each in target(f"target {at}", *HELD)))
     assert "of 15 targets" in found.sentence
-    assert found.sentence.count("it knows D_Q better") == 12
+    assert found.sentence.count("more certain about D_Q") == 12
 
 
 def test_without_a_control_set_nobody_is_judged_and_it_is_said_what_to_do(golden: Golden) -> None:
@@ -183,13 +179,13 @@ def test_how_many_targets_are_decided_as_they_were_trained_is_told(golden: Golde
     ]
     found = said(*target("first", *CLEARED), *target("second", *OPEN), *counts)
     golden(found.sentence)
-    assert "By what they were trained on" not in said(*target("first", *CLEARED), *counts).sentence
+    assert "with known training" not in said(*target("first", *CLEARED), *counts).sentence
 
 
 @pytest.mark.parametrize(("accuracy", "warned"), [(0.9, True), (0.95, False)])
 def test_trainings_that_learnt_too_little_are_warned_of(accuracy: float, warned: bool) -> None:
     lowest = row("lowest train accuracy", {}, alone(accuracy, 10), "training")
-    words = f"Warning: a training gets only {100 * accuracy:g} % of its own images right"
+    words = f"Warning: a training classifies only {100 * accuracy:g} % of its own images correctly"
     assert warned == (words in said(*target("D_C", *CLEARED), lowest).sentence)
 
 
@@ -211,7 +207,7 @@ def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_i
     named = with_settings(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
     held = said(*target("D_C", *HELD))
     given = said(*target("D_C", *HELD), config=named)
-    rate = "whatever else these hold"
+    rate = "regardless of their other training data"
     golden(given.sentence)
     assert f"{rate}." in held.sentence
     assert [GIVEN_CONTROL in found.limits for found in (given, held)] == [True, False]
@@ -234,8 +230,8 @@ def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_
     assert (
         TABLES not in said(*target("table.csv", *CLEARED), config=with_settings(TABLE1, audited=given.audited)).limits
     )
-    (step,) = certified(*target("table.csv", *CLEARED), tried, config=given).steps
-    assert step.startswith("Bind the table to the model in use")
+    first, *_ = certified(*target("table.csv", *CLEARED), tried, config=given).steps
+    assert first.startswith("Bind the table to the model in use")
 
 
 def test_several_that_are_accused_are_told_to_share_one_draw() -> None:
@@ -293,15 +289,36 @@ def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_onc
         *target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=with_settings(two, calibration_share=0.25)
     )
     golden(draws.asked, "draws.asked")
-    golden(Target.parse("0.05D_C+0.5D_Q-fine-tuning").explain(), "Target.parse")
+    assert [each.target for each in trained.findings] == ["all of the data", "none of the data"]
 
 
-def test_many_trained_targets_are_explained_together(golden: Golden) -> None:
-    shares = tuple(Target(at / 10, 1.0) for at in range(1, 8))
-    rows = [each for share in shares for each in target(str(share), *CLEARED)]
-    asked = certified(*rows, config=with_settings(QUICKSTART, targets=shares)).asked
-    golden(asked)
-    assert "trained on 10 %" not in asked
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("0.05D_C+0.5D_Q-fine-tuning", "50 % of the data, 5 % of the comparison data, then fine-tuning"),
+        ("D_Q", "all of the data, none of the comparison data"),
+        ("D_C+outside", "none of the data, data of another domain"),
+    ],
+)
+def test_target_has_name_without_symbols(written: str, name: str) -> None:
+    assert Target.parse(written).describe() == name
+
+
+PAGE_ONE_NEVER = ("D_Q", "D_C", "p =", "p-value", "AUC", "rho", "U-LiRA", "KS")
+
+
+@pytest.mark.parametrize("values", [CLEARED, HELD, OPEN, (0.5, 0.0, 0.06, 0.001)])
+@pytest.mark.parametrize("others", [(), ((0.001, 0.08, 1.0),)])
+def test_page_one_has_no_symbol_and_no_p_value(
+    values: tuple[float, ...], others: tuple[tuple[float, ...], ...]
+) -> None:
+    rows = target("D_C", *values)
+    for other in others:
+        rows += target("D_C + D_Q", *other)
+    page = certified(*rows)
+    findings = [text for finding in page.findings for text in (finding.sentence, finding.target)]
+    words = " ".join([page.asked, *findings, page.rule, page.error, page.beyond, *page.steps])
+    assert [name for name in PAGE_ONE_NEVER if name in words] == []
 
 
 def test_an_accusation_shows_the_test_that_made_it_and_nothing_else(golden: Golden) -> None:
@@ -309,14 +326,14 @@ def test_an_accusation_shows_the_test_that_made_it_and_nothing_else(golden: Gold
     assert finding.target == ""
     golden(finding.sentence)
     assert finding.line is not None
-    assert (finding.line.estimate, finding.line.low, finding.line.boundaries[0].value) == (0.001, None, 0.025)
+    assert (finding.line.estimate, finding.line.low, finding.line.boundaries[0].value) == (1, None, 25)
 
 
 def test_who_is_cleared_is_shown_with_the_share_that_may_be_held(golden: Golden) -> None:
     (finding,) = certified(*target("a", *CLEARED)).findings
     golden(finding.sentence)
     assert finding.line is not None
-    assert (finding.line.high, finding.line.boundaries[0].value) == (0.06, 0.1)
+    assert (finding.line.high, finding.line.boundaries[0].value) == (6, 10)
 
 
 def test_without_targets_it_says_what_the_verdict_says(golden: Golden) -> None:
@@ -332,11 +349,11 @@ def share(name: str, models: int) -> Row:
 
 def less_sure(name: str) -> Row:
     less = Estimate(1.0, 0.5, 1.5, 1)
-    return row("surer of control than of D_Q", {"target": name}, less, "training", 0.0, p_value=0.001)
+    return row("more certain about control", {"target": name}, less, "training", 0.0, p_value=0.001)
 
 
 def repeated(name: str) -> Row:
-    return row("repeated pictures with two answers", {"target": name}, proportion(3, 40), "picture", 0.0)
+    return row("repeated images with two answers", {"target": name}, proportion(3, 40), "picture", 0.0)
 
 
 def silent(name: str) -> list[Row]:
@@ -376,22 +393,20 @@ def test_without_a_control_set_no_test_has_an_error_rate(golden: Golden) -> None
     assert (finding.answer, finding.line, found.error, found.steps) == ("not assessable", None, "", (HOLD_BACK,))
 
 
-def test_the_error_of_a_share_is_told_where_one_is_known(golden: Golden) -> None:
-    first = "Of 1,000 audits of models that never saw the data set, at most 25 call any of them not forgotten, whatever"
+def test_error_of_share_is_stated_if_a_share_is_known(golden: Golden) -> None:
     known = certified(*target("a", *CLEARED)).error
-    assert known.startswith(first)
-    assert known.endswith("at most 5 are called forgotten.")
+    golden(known, "known")
     unknown = certified(share("a", 1), *target("a", *CLEARED)[1:])
-    assert unknown.error == f"{first} else these hold."
+    golden(unknown.error, "unknown")
+    assert known.startswith(unknown.error)
     assert unknown.steps == (MORE,)
     named = with_settings(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
-    of_named = certified(*target("a", *CLEARED), config=named).error
-    golden(of_named)
+    golden(certified(*target("a", *CLEARED), config=named).error, "named control set")
 
 
 def test_where_images_alone_are_shown_scores_are_asked_for() -> None:
     images = replace(QUICKSTART, question=Examples())
-    assert certified(config=images).steps == ("Ask what the models know, too: question=scores.",)
+    assert certified(config=images).steps == ("Also evaluate models on the data: question=scores.",)
 
 
 TESTED = {"effect": 2.5, "effect_low": 1.0, "effect_high": 4.0, "p": 0.01, "p_adjusted": 0.02, "p_other": 0.99}

@@ -51,5 +51,5 @@ def test_what_models_say_of_the_control_set_is_known_beside_d_q() -> None:
 def test_models_of_other_images_or_twice_the_same_are_our_own_error() -> None:
     with pytest.raises(AssertionError, match="other images"):
         confidence_matrix([table("query", None, 0, VALUES), table("query", None, 1, VALUES[:2])])
-    with pytest.raises(AssertionError, match="there twice"):
+    with pytest.raises(AssertionError, match="occurs twice"):
         confidence_matrix([table("query", None, 0, VALUES), table("query", None, 0, VALUES)])

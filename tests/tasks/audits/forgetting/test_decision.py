@@ -6,15 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.audits.forgetting.decision import (
-    RecognitionTrial,
-    TargetEvidence,
-    decide,
-    holm_adjustment,
-    score_decision,
-)
+from tasks.audits.forgetting.decision import decide, holm_adjustment, score_decision
 from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
 from tasks.audits.forgetting.presets import QUICKSTART
+from tasks.audits.forgetting.target_evidence import RecognitionTrial, TargetEvidence
 from tasks.contract.summaries import Estimate
 from tasks.contract.ties import tied_row
 from tasks.worker.files import File
@@ -31,57 +26,57 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
         ({"p": 0.025}, "not forgotten", None),
         ({"p": 0.0251}, "forgotten", None),
         ({"p": 0.01, "accuracy": UNLIKE}, "not forgotten", None),  # whatever else it holds
-        ({"models": 0, "p": None}, "undecided", "no model of it has answered"),
+        ({"models": 0, "p": None}, "undecided", "there are no answers of the model"),
         ({"p": None}, "not assessable", "without a control set"),
         (
             {"accuracy": UNLIKE},
             "not assessable",
-            "its accuracy on the control set is 0.8, that of models that never saw D_Q 0.9 (p = 0.001): it knows the "
+            "its accuracy on the control set is 0.8, that of calibration models 0.9 (p = 0.001): it knows the "
             "domain less well",
         ),
         (
             {"accuracy": LikenessCheck(0.9, 0.8, 0.001)},
             "not assessable",
-            "its accuracy on the control set is 0.9, that of models that never saw D_Q 0.8 (p = 0.001): it knows the "
+            "its accuracy on the control set is 0.9, that of calibration models 0.8 (p = 0.001): it knows the "
             "domain better",
         ),
         (
             {"agreement": UNLIKE},
             "not assessable",
-            "its agreement on the control set is 0.8, that of models that never saw D_Q 0.9 (p = 0.001): other images "
-            "are difficult to it",
+            "its agreement on the control set is 0.8, that of calibration models 0.9 (p = 0.001): it finds "
+            "other images difficult",
         ),
         (
             {"agreement": LikenessCheck(0.9, 0.8, 0.001)},
             "not assessable",
-            "its agreement on the control set is 0.9, that of models that never saw D_Q 0.8 (p = 0.001): it agrees "
-            "with them more than they do with one another",
+            "its agreement on the control set is 0.9, that of calibration models 0.8 (p = 0.001): it agrees "
+            "with them more than they agree with each other",
         ),
-        ({"accuracy": UNKNOWN}, "not assessable", "its table says nothing of the other classes"),
-        ({"disagreeing": 1, "repeats": 40}, "not assessable", "1 of 40 pictures that were handed out twice"),
+        ({"accuracy": UNKNOWN}, "not assessable", "its table has no confidences of the other classes"),
+        ({"disagreeing": 1, "repeats": 40}, "not assessable", "1 of 40 images that were sent twice"),
         ({"tied": tied_row(0.051, 40, "image")}, "not assessable", "5.1 of 100 pairs of scores"),
         ({"tied": tied_row(0.05, 40, "image")}, "forgotten", None),
         ({"tied": tied_row(0.9, 40, "image"), "p": 0.025}, "not forgotten", None),  # worst ranks accuse nobody
-        ({"p_other": 0.009}, "not assessable", "it is less sure of D_Q than of images of the same source"),
+        ({"p_other": 0.009}, "not assessable", "it is less certain about D_Q than about the control set"),
         ({"p_other": 0.01}, "forgotten", None),
         ({"accuracy": LikenessCheck(0.8, 0.9, 0.01)}, "forgotten", None),
         ({"share": Estimate(0.0, 0.0, 0.1, 1)}, "forgotten", None),
         (
             {"share": Estimate(0.0, 0.0, 0.12, 1)},
             "undecided",
-            "up to 12 % of D_Q might be held, more than 10 %",
+            "it may hold up to 12 % of D_Q, more than 10 %",
         ),
-        ({"share": Estimate(0.0, 0.0, 1.0, 1)}, "undecided", "any share of D_Q might be held"),
+        ({"share": Estimate(0.0, 0.0, 1.0, 1)}, "undecided", "it may hold any share of D_Q"),
         (
             {"recognition": RecognitionTrial(1.0, 6, 100)},
             "not assessable",
-            "its answers are a table that nothing binds to a model: of 100 owners who hold 100 % of D_Q and give a "
-            "clean model's answers about it, 6 would pass",
+            "nothing binds its table to a model: 6 of 100 simulated owners who hold 100 % of D_Q and submit a "
+            "clean model's answers about it would pass",
         ),
         ({"recognition": RecognitionTrial(1.0, 5, 100)}, "forgotten", None),
         ({"recognition": RecognitionTrial(1.0, 6, 100), "p": 0.01}, "not forgotten", None),
-        ({"share": None}, "undecided", "too few models to see how they vary"),
-        ({"agreement": LikenessCheck(0.9, 0.9)}, "undecided", "too few models to see how they vary"),
+        ({"share": None}, "undecided", "too few models show how effects vary"),
+        ({"agreement": LikenessCheck(0.9, 0.9)}, "undecided", "too few models show how effects vary"),
     ],
 )
 def test_each_answer_follows_from_the_rule(changes: dict[str, object], answer: str, reason: str | None) -> None:

@@ -60,10 +60,13 @@ def test_a_target_may_be_written_as_it_is_told(target: Target) -> None:
     [
         ("D_X", "'D_X' is no share of a set; write D_Q, D_C or outside, or 0.1D_Q for a tenth"),
         ("", "'' is no share of a set"),
-        ("D_Q+0.1D_Q", "D_Q is there twice; give its share once"),
+        ("D_Q+0.1D_Q", "D_Q occurs twice; give its share once"),
         ("1.5D_C", "calibration is 1.5; it must be a share from 0 to 1"),
         ("0D_C", "a target is trained on nothing"),
-        ("D_Q-distillation", "unlearning is distillation; it forgets a share of D_Q and keeps one of D_C or outside"),
+        (
+            "D_Q-distillation",
+            "unlearning is distillation; it needs a share of D_Q to forget",
+        ),
         ("D_C+D_Q-amnesia", "'D_Q-amnesia' is no share of a set"),
     ],
 )

@@ -218,8 +218,8 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
     [
         (
             {"calibration": Part(Dataset("digits-on-photos#16x16"), 200, 200)},
-            "images of digits-on-photos#16x16 are 16 x 16 x 1, those of the query set digits 28 x 28 x 1; all must be "
-            "of one shape: add #28x28, or another height x width, and #grey or #rgb",
+            "images of digits-on-photos#16x16 are 16 x 16 x 1, images of the query set digits are 28 x 28 x 1; all "
+            "must have one shape: add #28x28, or another height x width, and #grey or #rgb",
         ),
         (
             {"query": QuerySet(PHOTOS), "targets": TARGETS[:2]},
@@ -233,19 +233,20 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
         (
             {"calibration": Part(DIGITS, 190, 30)},
             "the query set digits and the calibration set digits have 10 images in common: training image 190 is 190, "
-            "191 is 191, 192 is 192, 193 is 193, 194 is 194, and 5 more; the calibration set must hold none of the "
-            "query set, nor any made of it: leave these out of it",
+            "191 is 191, 192 is 192, 193 is 193, 194 is 194, and 5 more; the calibration set must not contain "
+            "images of the query set or images derived from them: leave these out",
         ),
         (
             {"calibration": Part(ON_PHOTOS, 199, 30)},  # other pixels, made of the same digit
             "the query set digits and the calibration set digits-on-photos have 1 image in common: training image 199 "
-            "is 199; the calibration set must hold none of the query set, nor any made of it: leave these out of it",
+            "is 199; the calibration set must not contain images of the query set or images derived from them: leave "
+            "these out",
         ),
         (
             {"outside": Part(DIGITS, 198, 30)},
             "the query set digits and the set out of domain digits have 2 images in common: training image 198 is 198, "
-            "199 is 199; the set out of domain must hold none of the query set, nor any made of it: leave these out of "
-            "it",
+            "199 is 199; the set out of domain must not contain images of the query set or images derived from them: "
+            "leave these out",
         ),
     ],
 )

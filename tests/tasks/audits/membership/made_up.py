@@ -1,4 +1,4 @@
-"""Answers of models that were never trained: log-odds with an effect of membership, or without."""
+"""Simulated answers of models: log-odds with or without an effect of membership."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make_answers(models: int, records: int, effect: float, seed: int, exposed: i
 
 
 def make_shifted(models: int, records: int, copies: int, effect: float, seed: int) -> list[pa.Table]:
-    """Whether each model is right about each copy of each record, whose log-odds gain `effect` nats by membership."""
+    """Return whether each model labels each copy correctly; membership adds `effect` nats."""
     stream = np.random.default_rng(seed)
     member = draw_balanced_members(records, models, seed)
     odds = 2 * stream.normal(size=(1, records, 1)) + stream.logistic(size=(models, records, copies))
@@ -47,7 +47,7 @@ def make_shifted(models: int, records: int, copies: int, effect: float, seed: in
 def make_canaries(
     shift: float, spent: float | None, models: int = 1, canaries: int = 700, seed: int = 0
 ) -> list[pa.Table]:
-    """The canaries of so many models: log-odds that differ in difficulty, and are higher inside by `shift` noises."""
+    """Return canaries of several models: log-odds that differ in difficulty, higher for members by `shift`."""
     stream = np.random.default_rng(seed)
     difficulty = stream.normal(scale=3.0 if models > 1 else 0.0, size=canaries)
     tables = []
@@ -108,7 +108,7 @@ def make_given(
 
 
 def _printed(phi: Floats, kind: str, resolution: float) -> Floats:
-    """Scores of this kind, as a table prints them."""
+    """Return scores of this kind, rounded like a table."""
     match kind:
         case "label":
             return (phi > 0).astype(np.float64)

@@ -1,4 +1,4 @@
-"""The answer on made-up models: right where records are exposed, silent where they are not, and by changed numbers."""
+"""The answer on simulated models: with and without exposed records, and with altered scores."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from tasks.audits.membership.answer import ANSWERING, certificate, effect, verdict
 from tasks.audits.membership.config import About, Halves, Membership
-from tasks.audits.membership.halves_answer import Evidence
+from tasks.audits.membership.halves_evidence import HalvesEvidence
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import AUC, Matching, attacks
 from tasks.audits.membership.measures.records import FOUND, ExactTest, records
-from tasks.contract.certificate import STEPS, chances
+from tasks.contract.certificate import STEPS, NumberLine
 from tasks.contract.power import Resolution
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row, row
@@ -35,7 +35,7 @@ def answered(tables: list[pa.Table], config: Membership = CONFIG) -> str:
 
 
 def accused(tables: list[pa.Table]) -> bool:
-    """Whether a record is found, which no attack has a say in."""
+    """Return whether a record is found, without any attack."""
     return answered_by([records(ExactTest(HALVES.level, 999, 0), tables)], CONFIG) == "memorised"
 
 
@@ -53,13 +53,13 @@ def test_few_exposed_records_among_many_are_found() -> None:
 
 
 @pytest.mark.slow
-def test_models_that_remember_nothing_are_accused_as_seldom_as_is_said_and_cleared_where_models_are_many() -> None:
+def test_innocent_models_are_rarely_accused_and_often_cleared() -> None:
     said = [answered(make_answers(16, 400, 0.0, seed)) for seed in range(100, 120)]
     assert said.count("memorised") <= 4  # of 20 at 5 %: more with a chance of 1 in 390
     assert said.count("not detected") >= 8
 
 
-def test_so_few_models_clear_nobody() -> None:
+def test_few_models_clear_no_audit() -> None:
     few = Membership(Halves(models=8, negligible=0.5, examples=100))  # p is no smaller than 1 of 70
     assert {"undecided"} == {answered(make_answers(8, 100, 0.0, seed), few) for seed in (0, 1)}
 
@@ -74,7 +74,7 @@ def test_so_few_models_clear_nobody() -> None:
     ],
     ids=["scaled", "rounded", "clipped", "noised"],
 )
-def test_changed_scores_accuse_no_innocent_and_hide_no_strong_memory(change: Change) -> None:
+def test_altered_scores_neither_accuse_innocents_nor_hide_memory(change: Change) -> None:
     exposed = [accused(changed(make_answers(16, 200, 6.0, seed), change)) for seed in range(3)]
     innocent = [accused(changed(make_answers(16, 200, 0.0, seed), change)) for seed in range(200, 220)]
     assert exposed == [True] * 3
@@ -104,11 +104,11 @@ def attack(name: str, area: float, low: float | None, high: float | None) -> Row
         (0.051, 0.6, 0.529, 0.000042, 0.0, "undecided"),
     ],
 )
-def test_halves_are_judged_by_size_ties_attacks_and_resolution(
+def test_halves_are_judged_by_size_ties_attacks_resolution(
     p_found: float, p_memorised: float, high: float | None, smallest: float, tied: float, answer: str
 ) -> None:
     strongest = None if high is None else attack("LiRA", 0.5, 0.49, high)
-    evidence = Evidence(
+    evidence = HalvesEvidence(
         found(p_found),
         found(p_memorised),
         strongest,
@@ -120,7 +120,7 @@ def test_halves_are_judged_by_size_ties_attacks_and_resolution(
     assert ANSWERING.of(CONFIG).rules.decide(CONFIG, evidence).answer == answer
 
 
-def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_strongest(golden: Golden) -> None:
+def test_answer_states_records_found_and_strongest_attack(golden: Golden) -> None:
     areas = [attack("loss", 0.52, 0.51, 0.525), attack("LiRA", 0.515, 0.495, 0.5291), attack("none", 0.9, None, None)]
     rows = pa.Table.from_pylist([found(0.2), *areas], SUMMARY)
     given = verdict(CONFIG, rows)
@@ -128,7 +128,9 @@ def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_
     assert given.rows == ((FOUND, '{"level": 0.05}'), (AUC, '{"attack": "LiRA"}'))
     page = certificate(CONFIG, rows, given)
     (finding,) = page.findings
-    assert ("not detected", given.sentence, chances(0.2, 0.05)) == (finding.answer, finding.sentence, finding.line)
+    assert finding.answer == "not detected"
+    assert finding.line == NumberLine("records that can be identified as training data, of 1,200 tested", 0.0, null=0.0)
+    golden(finding.sentence, "finding.sentence")
     assert STEPS["cleared"] == page.steps
     assert "at most 5 %" in page.rule
     golden(page.rule, "page.rule")
@@ -138,14 +140,12 @@ def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_
     alone = pa.Table.from_pylist([found(0.2)], SUMMARY)
     golden(verdict(CONFIG, alone).sentence, "sentence")
     assert len(verdict(CONFIG, alone).rows) == 1
-    null = Membership(replace(HALVES, unseen=True))
+    null = Membership(replace(HALVES, is_null=True))
     said = verdict(null, rows)
-    assert (
-        said.sentence == f"{given.sentence} This is a null: no model was trained on the records that were asked about."
-    )
+    assert said.sentence == f"{given.sentence} This is a control run: no model was trained on the tested records."
     (keep, proper) = certificate(null, rows, said).steps
-    assert keep.startswith("Keep this page with")
-    assert proper.endswith("unseen=false.")
+    assert keep.startswith("Keep this page")
+    assert proper.endswith("is_null=false.")
 
 
 def test_without_a_tested_record_nothing_is_decided() -> None:

@@ -1,4 +1,4 @@
-"""The attacks by hand and by other formulas, and their null within the pairs of every record."""
+"""The attacks against hand calculations and other formulas, and their null within pairs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_scores_without_any_spread_have_finite_ratios() -> None:
     assert [np.log(1e300) - 1e3] == pytest.approx(attacks.rmia(impossible))
 
 
-def test_bavaria_predicts_by_the_conjugate_update_of_a_normal_inverse_gamma_prior() -> None:
+def test_bavaria_uses_conjugate_update_of_its_prior() -> None:
     # By hand: prior mean 1, which counts as 2 references, shape 3 and variance 4; references 2 and 6.
     # count 4, mean (2 + 8) / 4, shape 4, scale 12 + (4 + 4) / 2 + 2 * 2 / 4 * (4 - 1)^2 / 2 = 20.5.
     after = posterior(np.array([[2.0], [6.0], [NAN]]), Prior(1.0, 2.0, 3.0, 4.0))
@@ -80,7 +80,7 @@ def test_bavaria_predicts_by_the_conjugate_update_of_a_normal_inverse_gamma_prio
     assert normal == pytest.approx(attacks.bavaria_n(ONE), rel=1e-9)
 
 
-def test_lira_is_bavaria_without_a_prior_and_with_one_that_gives_all_records_one_variance() -> None:
+def test_lira_is_a_special_case_of_bavaria() -> None:
     stream = np.random.default_rng(4)
     references = References(*(stream.normal(1, 2, shape) for shape in ((60,), (6, 60), (6, 60))))
     nothing = Prior(mean=5.0, count=0.0, shape=0.0, variance=5.0)
@@ -92,7 +92,7 @@ def test_lira_is_bavaria_without_a_prior_and_with_one_that_gives_all_records_one
     assert attacks.lira_fixed(references) == pytest.approx(normal_ratio(references, *alike), rel=1e-9)
 
 
-def test_with_one_variance_and_one_shift_bavaria_orders_records_as_rmia_does_where_labels_are_unlikely() -> None:
+def test_bavaria_orders_unlikely_records_like_rmia() -> None:
     stream = np.random.default_rng(4)
     centre = stream.normal(-20, 3, 60)  # so unlikely that log-odds are log p, and references agree on it
     references = References(centre + stream.normal(size=60), np.tile(centre + 0.5, (4, 1)), np.tile(centre, (4, 1)))
@@ -101,7 +101,7 @@ def test_with_one_variance_and_one_shift_bavaria_orders_records_as_rmia_does_whe
     assert np.array_equal(*same)
 
 
-def test_a_fitted_prior_meets_the_means_and_variances_that_records_were_drawn_from() -> None:
+def test_fitted_prior_recovers_means_and_variances() -> None:
     stream = np.random.default_rng(7)
     variance = 2.0 / stream.chisquare(10, 20_000) * 10
     mean = 3 + np.sqrt(variance / 0.2) * stream.normal(size=20_000)
@@ -116,7 +116,7 @@ def test_a_fitted_prior_meets_the_means_and_variances_that_records_were_drawn_fr
     assert Prior(2.0, 0.0, np.inf, 1.0) == fit_prior(np.array([[1.0, 3.0], [NAN, NAN]]))
 
 
-def test_labels_alone_are_compared_with_those_of_models_with_the_record_and_without_it() -> None:
+def test_label_ratio_compares_both_sides_of_references() -> None:
     right = References(
         np.array([1.0, 0.0]),
         inside=np.array([[1.0, 1.0], [1.0, 1.0], [NAN, NAN], [NAN, NAN]]),
@@ -131,7 +131,7 @@ def test_labels_alone_are_compared_with_those_of_models_with_the_record_and_with
 
 
 @pytest.mark.parametrize("excess", [0.0015, 0.0025, 0.5])
-def test_the_prior_of_variances_solves_its_equation_up_to_a_thousand_degrees_of_freedom(excess: float) -> None:
+def test_variance_prior_solves_its_equation(excess: float) -> None:
     from scipy import special
 
     apart = np.sqrt(2 * (excess + special.polygamma(1, 3)))  # of the logs of two variances, of 6 degrees each
@@ -141,7 +141,7 @@ def test_the_prior_of_variances_solves_its_equation_up_to_a_thousand_degrees_of_
         assert excess == pytest.approx(float(special.polygamma(1, freedom / 2)))
 
 
-def test_losses_are_log_likelihoods_and_calibrated_ones_stand_beside_models_without_the_record() -> None:
+def test_calibrated_loss_subtracts_mean_over_non_members() -> None:
     def log(odds: float) -> float:
         return float(np.log(1 / (1 + np.exp(-odds))))
 
@@ -151,7 +151,7 @@ def test_losses_are_log_likelihoods_and_calibrated_ones_stand_beside_models_with
     )
 
 
-def test_rmia_orders_records_as_its_share_of_other_records_does() -> None:
+def test_rmia_ratio_orders_records_like_published_form() -> None:
     stream = np.random.default_rng(5)
     references = References(*(stream.normal(1, 2, shape) for shape in ((60,), (6, 60), (6, 60))))
     ratio = np.exp(attacks.rmia(references))
@@ -164,7 +164,7 @@ def test_rmia_orders_records_as_its_share_of_other_records_does() -> None:
         assert (np.diff(share[order]) >= 0).all()
 
 
-def test_shrunk_variances_meet_the_prior_that_they_were_drawn_from() -> None:
+def test_variance_prior_is_recovered_from_samples() -> None:
     stream = np.random.default_rng(6)
     true = 2.0 / stream.chisquare(8, 20_000) * 8  # inverse gamma with 8 degrees of freedom and scale 2
     seen = true * stream.chisquare(6, 20_000) / 6
@@ -173,7 +173,7 @@ def test_shrunk_variances_meet_the_prior_that_they_were_drawn_from() -> None:
     assert fit_variance_prior(stream.chisquare(6, 200) / 6 * 0 + 1, 6)[0] == 1000
 
 
-def test_variances_that_are_alike_have_the_strongest_prior_and_unlike_ones_a_weak_one() -> None:
+def test_equal_variances_have_the_strongest_prior() -> None:
     from scipy import special
 
     freedom, scale = fit_variance_prior(np.full(10, 3.0), 6)
@@ -184,7 +184,7 @@ def test_variances_that_are_alike_have_the_strongest_prior_and_unlike_ones_a_wea
     assert weak < 1
 
 
-def test_a_pooled_variance_counts_the_models_of_its_side() -> None:
+def test_pooled_variance_counts_models_of_its_side() -> None:
     uneven = References(np.zeros(1), np.array([[1.0], [3.0], [NAN]]), np.array([[NAN], [NAN], [0.0]]))
     more = References(np.zeros(1), uneven.inside, np.array([[0.0], [1.0], [2.0]]))
     # Inside 2 / (2 - 1) = 2, outside 2 / (3 - 1) = 1.
@@ -220,7 +220,7 @@ def test_partners_are_a_matching_of_members_and_others() -> None:
             assert np.array_equal(by_target[3].outside[:, record], partner.outside[:, record])
 
 
-def test_a_reference_that_is_left_out_alone_tells_membership_by_numbers_and_pairs_do_not() -> None:
+def test_leaving_out_only_the_target_reveals_membership() -> None:
     models, records, areas = 8, 200, dict[str, list[float]]()
     for seed in range(10):
         member = draw_balanced_members(records, models, seed)
@@ -243,7 +243,7 @@ def test_a_reference_that_is_left_out_alone_tells_membership_by_numbers_and_pair
     assert np.mean(areas["target alone"]) < 0.4
 
 
-def test_where_nothing_is_remembered_members_win_half_of_their_pairs_record_by_record() -> None:
+def test_members_win_half_of_pairs_without_memory() -> None:
     models, records, won = 8, 40, dict[str, list[NDArray[np.float64]]]()
     for seed in range(40):
         stream = np.random.default_rng(seed)
@@ -264,7 +264,7 @@ def test_where_nothing_is_remembered_members_win_half_of_their_pairs_record_by_r
     assert all(np.abs(np.mean(shares, axis=0) - 0.5).max() < 4.5 * 0.04 for shares in won.values())
 
 
-def test_the_tail_of_lira_is_no_p_value_and_the_rank_among_models_without_the_record_is_one() -> None:
+def test_lira_tail_is_not_a_p_value() -> None:
     said = np.random.default_rng(8).exponential(size=(65, 20_000))  # skewed; the first model is the target
     nothing = np.full((1, 20_000), NAN)
     tail = stats.norm.sf(attacks.lira_offline(References(said[0], nothing, said[1:])))
@@ -283,7 +283,7 @@ def test_thresholds_are_those_of_other_targets() -> None:
     assert tuple(called[1, member[1]].mean() for called in (few, more)) == (0.001, 0.01)
 
 
-def test_precision_is_the_share_of_members_among_the_accused() -> None:
+def test_precision_is_share_of_members_among_calls() -> None:
     hits, alarms = np.array([0.2, 0.3, 0.4, 0.3]), np.array([0.02, 0.01, 0.01, 0.02])
     known = precision(hits, alarms, 0.1)
     assert known.value == pytest.approx(0.1 * 0.3 / (0.1 * 0.3 + 0.9 * 0.015))
@@ -295,7 +295,7 @@ def test_precision_is_the_share_of_members_among_the_accused() -> None:
     assert precision(0 * hits, 0 * alarms, 0.1).value is None
 
 
-def test_without_a_model_attacks_are_measured_on_records_that_half_of_the_others_have() -> None:
+def test_missing_model_leaves_balanced_records() -> None:
     tables = make_answers(8, 40, 3.0, 1)
     member = np.stack([table["member"].to_numpy() for table in tables])
     found = balanced_records(stack_answers(tables[1:]))

@@ -1,4 +1,4 @@
-"""Epsilon from below by canaries: what is promised and kept, a promise that is broken, and trainings by coins."""
+"""Lower bounds on epsilon from canaries: kept and broken promises, and trainings by coin flips."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from tasks.audits.membership import PRESETS, Membership, plan
 from tasks.audits.membership.answer import RULES, certificate, effect, verdict
 from tasks.audits.membership.canary_answer import (
     BROKEN_MEANING,
-    CanaryEvidence,
     has_canaries,
 )
+from tasks.audits.membership.canary_evidence import CanaryEvidence
 from tasks.audits.membership.config import About, Canaries, Halves, tiny
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.epsilon import EPSILON, MEASURE, AtDelta, epsilon, less_the_others
+from tasks.audits.membership.plain_words import certainty
 from tasks.audits.membership.trainings import CANARIES, canary_answers, canary_jobs, training
 from tasks.contract.epsilon_rows import AT_LEAST, LEVEL, SPENT, Bound, Spent, epsilon_rows
 from tasks.contract.job import Job, marks
@@ -56,7 +57,7 @@ PROMISED = PRIVATE[-1]
 
 
 def canaries(config: Membership = PLAIN, **fields: Any) -> Canaries:
-    """The question of a preset with other fields, its data set pinned."""
+    """Return the question of a preset with other fields and a pinned data set."""
     assert isinstance(config.question, Canaries)
     return replace(config.question, data=pin(config.question.data), **fields)
 
@@ -70,7 +71,7 @@ def answer_of(tables: list[pa.Table], config: Membership) -> tuple[pa.Table, Ver
     return rows, verdict(config, rows)
 
 
-def test_a_kept_promise_is_told_with_the_bound_beside_it(golden: Golden) -> None:
+def test_kept_promise_is_stated_with_its_bound(golden: Golden) -> None:
     rows, given = answer_of(make_canaries(gaussian_mu(4.0, 1e-5), 4.0), PRIVATE[1])
     assert given.answer == "memorised"
     golden(given.sentence)
@@ -79,7 +80,7 @@ def test_a_kept_promise_is_told_with_the_bound_beside_it(golden: Golden) -> None
     assert all(0 < row["estimate"] < 4 for row in by_bound.values())
 
 
-def test_a_bound_above_the_accountant_is_a_broken_promise(golden: Golden) -> None:
+def test_bound_above_accountant_is_broken_promise(golden: Golden) -> None:
     rows, given = answer_of(make_canaries(3.0, 1.0), PROMISED)
     assert given.answer == "promise broken"
     golden(given.sentence, "given.sentence")
@@ -100,7 +101,7 @@ def test_a_bound_above_the_accountant_is_a_broken_promise(golden: Golden) -> Non
         (0.0, 1.0, "undecided"),
     ],
 )
-def test_a_bound_is_judged_by_what_was_spent_and_by_0(
+def test_bound_is_compared_with_accountant_and_zero(
     golden: Golden, bound: float, spent: float | None, answer: str
 ) -> None:
     metrics = [(AT_LEAST, bound), (AT_LEAST, 9.0), *([] if spent is None else [(SPENT, spent)])]
@@ -119,21 +120,27 @@ def test_a_bound_is_judged_by_what_was_spent_and_by_0(
     ((said, line),) = [(finding.answer, finding.line) for finding in page.findings]
     assert line is not None
     assert answer == said
-    assert page.steps[0].startswith("Draw no conclusion" if answer == "undecided" else "Treat the tested data")
-    assert bound == line.estimate
+    first_steps = {
+        "undecided": "Draw no conclusion yet",
+        "memorised": "Treat the training data",
+        "promise broken": "Do not rely",
+    }
+    assert page.steps[0].startswith(first_steps[answer])
+    assert line.estimate == certainty(bound)
+    golden(page.findings[0].sentence, "finding.sentence")
     golden(page.rule, "page.rule")
     assert ("promise broken" in page.rule) == (spent is not None)
     golden(page.error, "page.error")
     assert certificate(config, pa.Table.from_pylist([], SUMMARY), given).findings[0].line is None
 
 
-def test_a_promise_that_is_kept_to_the_limit_is_seldom_called_broken() -> None:
+def test_promise_kept_to_its_limit_is_rarely_broken() -> None:
     mu = gaussian_mu(1.0, 1e-5)
     said = [answer_of(make_canaries(mu, 1.0, canaries=300, seed=seed), PROMISED)[1].answer for seed in range(40)]
     assert said.count("promise broken") <= 5  # of 40 at 5 %: more with a chance of 1 in 70
 
 
-def test_what_has_canaries_is_judged_by_them() -> None:
+def test_canary_rules_apply_only_to_canaries() -> None:
     halves = Membership(Halves(models=8), replace(PLAIN.training, privacy=Privacy(8.0)))
     assert (has_canaries(halves), has_canaries(PLAIN)) == (False, True)
     broken = RULES.cases[0]
@@ -142,10 +149,10 @@ def test_what_has_canaries_is_judged_by_them() -> None:
     assert not CanaryEvidence({"estimate": 9.0}, None).exceeds_promise
 
 
-def test_without_privacy_there_is_nothing_to_break_and_a_bound_of_0_clears_nobody() -> None:
-    assert "it was not private" in answer_of(make_canaries(3.0, None), PLAIN)[1].sentence
+def test_training_without_privacy_breaks_no_promise() -> None:
+    assert "training was not private" in answer_of(make_canaries(3.0, None), PLAIN)[1].sentence
     assert answer_of(make_canaries(0.0, None), PLAIN)[1].answer == "undecided"
-    assert verdict(PLAIN, summary(About(0.05), [])).sentence == "Undecided: no canary was asked about."
+    assert verdict(PLAIN, summary(About(0.05), [])).sentence == "Undecided: no canary was scored."
     assert (len(epsilon(AtDelta(1e-5), [])), epsilon(AtDelta(1e-5), []).schema) == (0, EPSILON)
 
 
@@ -155,7 +162,7 @@ def canary_table(inside: list[bool], odds: list[float], spent: float | None, num
     return pa.table(columns, schema=CANARIES)
 
 
-def test_the_canaries_of_all_models_are_ranked_together_each_less_what_the_other_models_say() -> None:
+def test_canaries_of_all_models_are_ranked_together() -> None:
     coins = [[at < 5 for at in range(10)], [at % 3 > 0 for at in range(10)], [at > 6 for at in range(10)]]
     odds = np.random.default_rng(5).normal(np.arange(10), 1, (3, 10)) + 2 * np.array(coins)
     tables = [
@@ -190,7 +197,7 @@ def test_the_canaries_of_all_models_are_ranked_together_each_less_what_the_other
     assert common["p_value"] < common["p_spent"]
 
 
-def test_models_of_a_canary_each_are_counted_as_many_runs() -> None:
+def test_one_canary_per_model_gives_many_runs() -> None:
     coins, odds = [True, False] * 12, [float(at % 2 == 0) + 0.01 * at for at in range(24)]
     tables = [canary_table([coins[at]], [odds[at]], None, at) for at in range(24)]
     found = {each["bound"]: each for each in epsilon(AtDelta(1e-5), tables).to_pylist()}
@@ -201,14 +208,14 @@ def test_models_of_a_canary_each_are_counted_as_many_runs() -> None:
     assert tuple(found["bets"][name] for name in ("models", "auc", "spent", "p_spent")) == (24, 1.0, None, None)
 
 
-def test_what_a_model_says_is_compared_with_the_mean_of_the_others() -> None:
+def test_scores_subtract_mean_of_other_models() -> None:
     said = np.array([[1.0, 4.0], [3.0, 8.0], [5.0, 0.0]])
     assert pytest.approx(less_the_others(said)) == [[1 - 4, 4 - 4], [3 - 3, 8 - 2], [5 - 2, 0 - 6]]
     assert said[:1].tolist() == less_the_others(said[:1]).tolist()
 
 
 @pytest.mark.parametrize(("inside", "area"), [(0, None), (1, 1.0), (20, None)])
-def test_canaries_that_are_all_in_or_all_out_have_no_curve(inside: int, area: float | None) -> None:
+def test_canaries_on_one_side_have_no_curve(inside: int, area: float | None) -> None:
     coins, odds = [at < inside for at in range(20)], [-0.1 * at for at in range(20)]
     (found,) = {
         (each["auc"], each["exposure"])
@@ -217,7 +224,7 @@ def test_canaries_that_are_all_in_or_all_out_have_no_curve(inside: int, area: fl
     assert (area, None if area is None else pytest.approx(np.log2(20))) == found
 
 
-def test_the_p_value_is_that_of_the_first_bound() -> None:
+def test_p_value_belongs_to_first_bound() -> None:
     common = {"delta": 1e-5, "canaries": 20, "models": 3, "auc": 0.75, "p_value": 0.01, "spent": 2.0, "p_spent": 0.5}
     common |= {"inside": 9, "exposure": 2.0, "exposure_low": 1.5, "exposure_high": 2.5, "exposure_null": 1.25}
     told = [{"bound": "bets", "epsilon": 1.5} | common, {"bound": "one run", "epsilon": 1.0} | common]
@@ -230,7 +237,7 @@ def test_the_p_value_is_that_of_the_first_bound() -> None:
     assert [*MEASURE.rows(Tables([EPSILON.empty_table()]), About(0.05))] == []
 
 
-def test_epsilon_is_bounded_at_the_delta_of_the_training() -> None:
+def test_epsilon_is_bounded_at_delta_of_training() -> None:
     config = replace(PLAIN, question=canaries(models=2))
     own = replace(config, training=replace(config.training, privacy=Privacy(1.0, delta=1e-4)))
     jobs = [MEASURE.plan(each, ()) for each in (config, own)]
@@ -238,7 +245,7 @@ def test_epsilon_is_bounded_at_the_delta_of_the_training() -> None:
     assert MEASURE.plan(Membership(Halves(models=8)), ()) == ()
 
 
-def test_each_model_has_coins_of_its_own_for_canaries_that_all_share() -> None:
+def test_models_share_canaries_but_not_coins() -> None:
     question = canaries(models=2, examples=60, canaries=20)
     config = replace(PLAIN, question=question, seed=3)
     jobs = canary_jobs(config, question)
@@ -257,7 +264,7 @@ def test_each_model_has_coins_of_its_own_for_canaries_that_all_share() -> None:
 
 
 @pytest.mark.parametrize("spent", [None, [1.0, 3.0, 2.0]])
-def test_a_model_is_asked_for_the_log_odds_of_the_labels_that_its_canaries_are_trained_with(
+def test_canaries_are_scored_by_their_training_label(
     spent: list[float] | None,
 ) -> None:
     data = pin(Dataset("digits"))

@@ -1,4 +1,4 @@
-"""Rates at every threshold, by the number of references and by record, on made-up models."""
+"""Rates at every threshold, by number of references and by record, on simulated models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def of_attack(table: pa.Table, attack: str = "RMIA") -> pa.Table:
     return table.filter(np.asarray(table["attack"]) == attack)
 
 
-def test_rates_rise_with_the_nominal_one_and_all_references_give_the_rates_of_the_attack() -> None:
+def test_rates_increase_with_the_nominal_rate() -> None:
     drawn, fewer, table = (measure(Matching(0), TABLES) for measure in (roc, references, attacks))
     its = of_attack(drawn).filter(np.asarray(of_attack(drawn)["target"]) == 3)
     nominal, tpr, fpr = (its[name].to_numpy() for name in ("nominal", "tpr", "fpr"))
@@ -36,7 +36,7 @@ def test_rates_rise_with_the_nominal_one_and_all_references_give_the_rates_of_th
     assert [list(numbers_of_pairs(most)) for most in (3, 7, 1)] == [[1, 2, 3], [1, 2, 4, 7], [1]]
 
 
-def test_a_record_that_all_models_call_a_member_has_a_rate_of_its_own() -> None:
+def test_repeated_rate_counts_records_called_by_all() -> None:
     alarms, models = np.array([4.0, 0.0, 0.0, 0.0]), np.full(4, 4.0)
     assert repeated_rate(alarms, models) == 1.0
     assert repeated_rate(0 * alarms, models) is None
@@ -44,7 +44,7 @@ def test_a_record_that_all_models_call_a_member_has_a_rate_of_its_own() -> None:
     assert pytest.approx(0.1, abs=0.01) == repeated_rate(independent, np.full(50_000, 8.0))
 
 
-def test_calls_are_counted_by_record_and_the_summary_has_their_rate_beside_the_pooled_one() -> None:
+def test_calls_are_counted_by_record() -> None:
     counted = calls(Matching(0), TABLES)
     assert 200 * len(ATTACKS) == counted.num_rows
     assert {4} == set(counted["inside"].to_pylist()) == set(counted["outside"].to_pylist())
@@ -60,7 +60,7 @@ def test_calls_are_counted_by_record_and_the_summary_has_their_rate_beside_the_p
     assert exact["TPR at 1 %_low"] <= exact["TPR at 1 %"] <= exact["TPR at 1 %_high"]
 
 
-def test_two_models_a_side_leave_one_reference_and_every_attack_a_score() -> None:
+def test_four_models_are_enough_for_every_attack() -> None:
     for measure in (attacks, roc, references, calls, histograms):
         table = measure(Matching(0), make_answers(4, 40, 2.0, 1))
         assert table.num_rows

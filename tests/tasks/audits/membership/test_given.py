@@ -1,4 +1,4 @@
-"""A given model: its ranks by hand, right answers on made-up models, and the whole way from a file and from a table."""
+"""A given model: ranks, answers on simulated models, and complete audits of a file and a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import orchestrator
 from tasks.audits.membership.answer import RULES, certificate, effect, verdict
 from tasks.audits.membership.config import About, Halves, Membership
 from tasks.audits.membership.given import SCORES, Ask, ask_given, check_table, handout_order, pictures, question_about
-from tasks.audits.membership.given_answer import LABELS_ALONE, WIDER_DISTANCE
+from tasks.audits.membership.given_answer import LABELS_ALONE
 from tasks.audits.membership.given_config import (
     AskedFile,
     FirstImages,
@@ -26,6 +26,7 @@ from tasks.audits.membership.given_config import (
     Source,
     TableInterface,
 )
+from tasks.audits.membership.given_evidence import WIDER_DISTANCE
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.given import (
     BLIND,
@@ -82,14 +83,14 @@ def judged(source: Source, seed: int, models: int = 24, **made: Any) -> Verdict:
     return verdict(Membership(question), table)
 
 
-def test_a_record_is_ranked_among_the_models_without_it_and_ties_count_against_it() -> None:
+def test_record_is_ranked_among_models_without_it() -> None:
     others = np.array([[1.0, 1.0, 3.0], [2.0, 2.0, 3.0], [9.0, 2.0, 3.0]])
     without = np.array([[True, True, True], [True, True, False], [False, True, False]])
     assert rank_p_values(np.array([5.0, 2.0, 3.0]), others, without).tolist() == [1 / 3, 3 / 4, 2 / 2]
     assert tuple(lead_p_value(lead, np.array([0.0, 0.1, 0.2])) for lead in (0.3, 0.15, -1.0)) == (1 / 4, 2 / 4, 4 / 4)
 
 
-def test_the_distance_is_that_of_cramer_and_von_mises_and_knows_no_model_from_another() -> None:
+def test_distance_is_that_of_cramer_von_mises() -> None:
     from scipy import stats
 
     scores = np.random.default_rng(1).normal(size=(5, 40))
@@ -99,7 +100,7 @@ def test_the_distance_is_that_of_cramer_and_von_mises_and_knows_no_model_from_an
     assert distances[::-1] == pytest.approx(rank_distances(scores[::-1]))
 
 
-def test_a_model_that_was_trained_on_records_is_found_out_and_one_that_was_not_is_not() -> None:
+def test_only_models_trained_on_records_are_accused() -> None:
     assert [judged(FILE, seed, knows=0.5).answer for seed in range(4)] == ["memorised"] * 4
     innocent = [judged(FILE, seed).answer for seed in range(100, 120)]
     assert innocent.count("memorised") <= 4  # of 20 at 5 %: more with a chance of 1 in 390
@@ -114,7 +115,7 @@ def test_many_models_find_records_one_by_one() -> None:
     assert pytest.approx(1 / 61) == min(table["p_value"].to_pylist())
 
 
-def test_where_a_models_answers_are_missing_nothing_is_judged() -> None:
+def test_missing_answers_prevent_a_judgement() -> None:
     tables = make_given(24, RECORDS, 3.0, 6, knows=0.5)
     for left in (tables[1:], tables[:-1]):
         measured = [measure(Ranking(0.05, RECORDS), left) for measure in (ranks, kinship)]
@@ -138,21 +139,21 @@ def test_another_training_and_changed_numbers_are_not_assessable(made: dict[str,
     assert {"not assessable"} == {judged(TABLE, seed, knows=knows, **made).answer for seed in range(3)}
 
 
-def test_a_rounded_table_still_tells_and_a_table_clears_nobody() -> None:
+def test_rounded_table_accuses_but_never_clears() -> None:
     rounded = {"kind": "confidence", "resolution": 0.01}
     assert judged(TABLE, 1, knows=0.5, **rounded).answer == "memorised"
     assert judged(TABLE, 2, **rounded).answer == "undecided"
-    assert "it clears nobody" in judged(TABLE, 2, **rounded).limits
+    assert "a table can accuse a model" in judged(TABLE, 2, **rounded).limits
 
 
-def test_innocents_that_were_trained_on_other_records_are_of_the_same_kind() -> None:
+def test_innocents_trained_on_other_records_are_alike() -> None:
     # Their answers vary 1.8 times as much about the references as these do: seen of 40 that were really trained.
     answers = [judged(FILE, seed, apart=0.8).answer for seed in range(200, 220)]
     assert answers.count("not assessable") <= 4  # at most 5 %
     assert answers.count("memorised") <= 4
 
 
-def test_the_distance_of_answers_that_vary_more_is_that_of_drawn_ones() -> None:
+def test_distance_of_wider_scores_equals_simulation() -> None:
     from scipy import stats
 
     places = stats.norm.cdf(np.sqrt(3) * np.random.default_rng(2).normal(size=100_000))
@@ -186,7 +187,7 @@ LEADS = {"lead": 0.05, "distance": 0.051, "far": FARTHEST + 0.01, "low": 0.8, "d
         (TABLE, {"lead": 0.051}, "undecided"),
     ],
 )
-def test_a_given_model_is_judged_by_its_lead_where_it_is_like_the_others(
+def test_comparable_model_is_judged_by_its_lead(
     golden: Golden, given: Source, evidence: dict[str, float | None], answer: str
 ) -> None:
     config = Membership(GivenModel(given, FirstImages(examples=RECORDS), 40))
@@ -210,23 +211,26 @@ def test_a_given_model_is_judged_by_its_lead_where_it_is_like_the_others(
     golden(said.sentence)
     assert (given is TABLE and answer != "not assessable") == (LABELS_ALONE in said.sentence)
     assert [each["metric"] for each in kept] == [metric for metric, _ in said.rows]
-    assert ("it clears nobody" in said.limits) == (given is TABLE)
+    assert ("a table can accuse" in said.limits) == (given is TABLE)
     page, first = certificate(config, table, said), effect(config, table)
-    assert [(answer, said.sentence, None)] == [(each.answer, each.sentence, each.line) for each in page.findings]
-    rule_key = f"test_a_given_model_is_judged_by_its_lead_where_it_is_like_the_others: rule of {score}"
+    (finding,) = page.findings
+    assert finding.answer == answer
+    assert (finding.line is None) == (answer == "not assessable")
+    golden(finding.sentence, "finding.sentence")
+    rule_key = f"test_comparable_model_is_judged_by_its_lead: rule of {score}"
     golden.compare("tasks/audits/membership/test_given.yaml", rule_key, page.rule)
-    assert ("at least 80 % are found out" in page.rule) == (given is FILE)
+    assert ("at least 80 % are identified" in page.rule) == (given is FILE)
     first_steps = {
         "memorised": "Treat",
         "not detected": "Keep",
-        "not assessable": "Check your own",
+        "not assessable": "Check your settings",
         "undecided": "Train more",
     }
     assert page.steps[0].startswith(first_steps[answer])
     assert (None if numbers.get("found", 0) is None else 7.0) == (first and first["estimate"])
 
 
-def test_the_lead_the_distance_and_the_power_are_told_of_the_models_that_they_compare() -> None:
+def test_summary_has_lead_distance_and_power() -> None:
     columns = [[True, False, False, False], [2.0, 1.0, 3.0, 2.5], [0.5, 0.1, 0.6, 0.2], [None, 0.0, 0.4, 0.1]]
     repeats: list[list[float | None]] = [[0.1, None, None, None], [20, 0, 0, 0]]
     table = pa.table([*columns, *repeats], schema=KINSHIP)
@@ -265,7 +269,7 @@ def said_by_hand() -> list[pa.Table]:
     ]
 
 
-def test_a_lead_is_the_mean_rank_over_records_less_that_over_images_that_follow() -> None:
+def test_lead_is_difference_of_mean_ranks() -> None:
     table = kinship(Ranking(0.05, 2), said_by_hand())
     # Given: ranks 1.5 / 2 and 1 / 2 of the records, 1 / 3 and 2 / 3 of the others. The first of the others, which was
     # trained on the first record: 1.5 / 2 and 1 / 1, then 0.5 / 2 and 2 / 2; the second: 0 / 1 and 1 / 2, 2 / 2 and 0.
@@ -280,7 +284,7 @@ def test_a_lead_is_the_mean_rank_over_records_less_that_over_images_that_follow(
     assert table["repeats"].to_pylist() == [2, 0, 0, 0]
 
 
-def test_a_record_has_no_place_where_no_model_is_without_it() -> None:
+def test_record_in_all_models_has_no_rank() -> None:
     scores, *answers = said_by_hand()
     found = ranks(Ranking(0.5, 2), [scores, *answers[1:3]])
     # Without the first record are both, which say 0 and 1 of it; without the second is one, which says 0.
@@ -298,7 +302,7 @@ def test_a_record_has_no_place_where_no_model_is_without_it() -> None:
     )
 
 
-def test_records_are_told_with_their_smallest_p_value_or_without_one() -> None:
+def test_found_records_have_smallest_p_value() -> None:
     columns = {"row": [0, 1, 2], "score": [0.0] * 3, "kind": ["label"] * 3, "models": [2, 2, 0]}
     columns |= {"p_value": [0.1, 0.02, None], "q_value": [0.1, 0.04, None], "found": [False, True, None]}
     columns["right"] = [True, False, False]
@@ -327,7 +331,7 @@ def test_scores_are_compared_as_they_are_printed() -> None:
 @pytest.mark.parametrize(
     ("apart", "resolution", "share"), [(0.01, 0.01, 0.0), (0.0101, 0.01, 0.5), (0.0024, 0.0, 0.0), (0.0026, 0.0, 0.5)]
 )
-def test_two_answers_differ_by_more_than_a_printed_place(apart: float, resolution: float, share: float) -> None:
+def test_repeats_differ_beyond_printed_precision(apart: float, resolution: float, share: float) -> None:
     columns = {"row": [0, 1, 2], "record": [True] * 3, "score": [0.5] * 3, "again": [0.5, 0.5 + apart, None]}
     columns |= {"kind": ["confidence"] * 3, "resolution": [resolution] * 3, "right": [None] * 3}
     table = pa.table([columns[name] for name in SCORES.names], schema=SCORES)
@@ -335,7 +339,7 @@ def test_two_answers_differ_by_more_than_a_printed_place(apart: float, resolutio
     assert differing_repeats(table[2:]) == (None, 0)
 
 
-def test_labels_alone_are_compared_by_whether_they_are_right_which_is_said(golden: Golden) -> None:
+def test_table_of_labels_compares_correctness(golden: Golden) -> None:
     said = judged(TABLE, 3, knows=0.8, kind="label")
     assert said.answer == "memorised"
     golden(said.sentence)
@@ -348,7 +352,7 @@ def small(source: Source, models: int = 20, data: str = "digits", **records: Any
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network in a file, drawn and never trained."""
+    """Save a network with random weights."""
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
     path = tmp_path_factory.mktemp("model") / "model.pt"
@@ -356,17 +360,17 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def pinned(source: Source, models: int = 20, controls: int = 0) -> Membership:
-    question = GivenModel(source, FirstImages(pin(Dataset("digits")), 60, controls), models)
+def pinned(source: Source, models: int = 20, non_member_examples: int = 0) -> Membership:
+    question = GivenModel(source, FirstImages(pin(Dataset("digits")), 60, non_member_examples), models)
     return replace(small(source), question=question)
 
 
-def ask(source: Source, controls: int = 0) -> Ask:
-    return question_about(pinned(source, controls=controls))
+def ask(source: Source, non_member_examples: int = 0) -> Ask:
+    return question_about(pinned(source, non_member_examples=non_member_examples))
 
 
-def test_a_given_model_is_asked_about_the_records_and_the_images_that_follow_them() -> None:
-    config = pinned(FILE, controls=7)
+def test_given_model_scores_records_and_non_members() -> None:
+    config = pinned(FILE, non_member_examples=7)
     asked, data = question_about(config), load(config.data)
     assert (Part(config.data, 0, 60), Part(config.data, 60, 7)) == (asked.records, asked.unseen)
     assert Part(config.data, 60, 60) == ask(FILE).unseen
@@ -379,16 +383,16 @@ def test_a_given_model_is_asked_about_the_records_and_the_images_that_follow_the
     assert (67 + round(0.1 * 67), 67) == (len(handed.order), len(handed.ids))
     assert len({handed.name, *(handout_order(ask(FILE, controls)).name for controls in (0, 8))}) == 3
     assert handed.name == handout_order(question_about(config)).name
-    with pytest.raises(ValueError, match="images are handed out for a given model"):
+    with pytest.raises(ValueError, match="expected given to hand out images"):
         question_about(Membership(Halves(config.data)))
 
 
 def calls(job: object) -> object:
-    """What a job computes, and what the jobs below it do; of no job that."""
+    """Compute a job and its inputs."""
     return (job.function, job.config, *map(calls, job.inputs)) if isinstance(job, Job) else job
 
 
-def test_both_measures_read_the_answers_about_records_and_about_images_that_follow() -> None:
+def test_both_measures_read_records_and_non_members() -> None:
     config = pinned(FILE)
     asked, trained = question_about(config), trainings(config)
     jobs = (Job(ask_given, asked), *trained, *ask_models(config, asked.unseen))
@@ -401,7 +405,7 @@ def test_both_measures_read_the_answers_about_records_and_about_images_that_foll
     assert (calls(Job(ranks, ranking, jobs[:1])), ()) == (calls(plan_ranks(without, ())), plan_kinship(without, ()))
 
 
-def test_a_table_says_of_each_picture_what_its_owner_wrote_beside_it(tmp_path: Path) -> None:
+def test_table_is_read_by_image(tmp_path: Path) -> None:
     path = write_table(tmp_path / "labels.csv", "predicted")
     asked, config = ask(TABLE), ask(ReturnedTable(File(str(path))))
     handed = handout_order(asked)
@@ -428,8 +432,8 @@ def test_a_table_says_of_each_picture_what_its_owner_wrote_beside_it(tmp_path: P
         assert ({"confidence"}, {0.01}) == ({*table["kind"].to_pylist()}, {*table["resolution"].to_pylist()})
 
 
-def test_a_file_says_the_log_odds_of_the_true_labels(model: Path) -> None:
-    asked = ask(AskedFile(ModelFile(str(model))), controls=5)
+def test_file_gives_log_odds_of_true_labels(model: Path) -> None:
+    asked = ask(AskedFile(ModelFile(str(model))), non_member_examples=5)
     table = ask_given(asked, ())
     _, images, labels = pictures(asked)
     with torch.no_grad():
@@ -440,12 +444,12 @@ def test_a_file_says_the_log_odds_of_the_true_labels(model: Path) -> None:
     assert ({"log-odds"}, {0.0}) == ({*table["kind"].to_pylist()}, {*table["resolution"].to_pylist()})
 
 
-def test_a_table_is_looked_through_before_anything_is_trained(tmp_path: Path) -> None:
+def test_table_is_checked_before_training(tmp_path: Path) -> None:
     path = write_table(tmp_path / "labels.csv", "predicted")
     asked = ask(ReturnedTable(File(str(path))))
     check_table(asked)
     write_table(path, "predicted", last=10)
-    with pytest.raises(ValueError, match="it must be the number of a class, 0 to 9; 1 of 132 are not"):
+    with pytest.raises(ValueError, match=r"the number of a class, 0 to 9; got 10 for image .* \(1 of 132 are wrong\)"):
         check_table(asked)
     path.unlink()
     check_table(asked)  # what is stored of the run can still be looked at
@@ -456,7 +460,7 @@ RUN: dict[str, Any] = {"address": "none", "mlflow": "off", "report": False}
 
 
 def write_table(path: Path, column: str, last: int | None = None) -> Path:
-    """A table in which each picture has its true label, the last one another."""
+    """Write a table with the true label of each image, except the last one."""
     asked = ask(TABLE)
     handed = handout_order(asked)
     labels = [int(label) for label in pictures(asked)[2]]
@@ -468,7 +472,7 @@ def write_table(path: Path, column: str, last: int | None = None) -> Path:
     return path
 
 
-def test_a_model_without_others_to_compare_with_is_not_assessable(golden: Golden, model: Path, tmp_path: Path) -> None:
+def test_model_without_references_is_not_assessable(golden: Golden, model: Path, tmp_path: Path) -> None:
     given = {"given.model": str(model), "models": 0}
     run = orchestrator.run("membership", store=tmp_path, **SMALL, **RUN, **given)
     assert run.verdict is not None
@@ -479,21 +483,23 @@ def test_a_model_without_others_to_compare_with_is_not_assessable(golden: Golden
     golden(page.steps[1], "page.steps[1]")
 
 
-def test_a_useless_table_and_too_few_models_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
+def test_useless_table_and_few_models_are_refused(tmp_path: Path) -> None:
     table = write_table(tmp_path / "labels.csv", "predicted", last=10)
-    with pytest.raises(orchestrator.EngramError, match="it must be the number of a class, 0 to 9; 1 of 132 are not"):
+    with pytest.raises(
+        orchestrator.EngramError, match=r"the number of a class, 0 to 9; got 10 for image .* \(1 of 132 are wrong\)"
+    ):
         orchestrator.plan("membership", store=tmp_path / "store", models=20, **SMALL, **{"given.outputs": str(table)})
-    with pytest.raises(orchestrator.SpecError, match="at least 1 of 17, which is above level"):
+    with pytest.raises(orchestrator.SpecError, match="smallest p-value is 1 of 17, above level"):
         orchestrator.plan("membership", store=tmp_path / "store", models=16, **SMALL, **{"given.outputs": str(table)})
-    with pytest.raises(orchestrator.SpecError, match="no model is named: give its file as"):
+    with pytest.raises(orchestrator.SpecError, match=r"expected given\.model=FILE"):
         orchestrator.plan("membership", store=tmp_path / "store", models=20, question="given", **SMALL)
-    for settings in ({"given.outputs": str(table)}, {"unseen": True}):
-        with pytest.raises(orchestrator.SpecError, match="some images must be left that no model was trained on"):
+    for settings in ({"given.outputs": str(table)}, {"is_null": True}):
+        with pytest.raises(orchestrator.SpecError, match="Leave some as non-members"):
             orchestrator.plan("membership", store=tmp_path / "store", models=20, data="digits", **settings)
 
 
 @pytest.mark.slow
-def test_from_a_table_of_labels_and_from_a_file_the_same_trainings_answer(model: Path, tmp_path: Path) -> None:
+def test_table_and_file_share_their_trainings(model: Path, tmp_path: Path) -> None:
     table = write_table(tmp_path / "labels.csv", "predicted")
     common = {"store": tmp_path / "store", "models": 20, **SMALL, **RUN}
     first = orchestrator.run("membership", **common, **{"given.outputs": str(table)})

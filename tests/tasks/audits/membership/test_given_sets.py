@@ -1,4 +1,4 @@
-"""A given model with its training images and others: two data sets of the user's own, or one with a column."""
+"""A given model with members and non-members: two data sets of the user, or one with a column."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from PIL import Image
 import orchestrator
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.given import handout_order, pictures, question_about
-from tasks.audits.membership.given_answer import NOT_ASSESSABLE
 from tasks.audits.membership.given_config import AskedFile, GivenModel, TwoSets
 from tasks.audits.membership.measures.given import APART, blind_control
 from tasks.contract.summaries import first_row, index_rows
+from tasks.contract.verdict import NOT_ASSESSABLE
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.external.model_file import ModelFile
@@ -30,7 +30,7 @@ RUN: dict[str, Any] = {"address": "none", "mlflow": "off", "report": False}
 
 
 def write_folder(folder: Path, seed: int, brightness: int = 0, shared: Sequence[np.ndarray] = ()) -> str:
-    """Noise images of three classes, `shared` ones among them, 25 of each class (20 for training)."""
+    """Write noise images of three classes, 25 per class (20 for training), including `shared` ones."""
     noise = np.random.default_rng(seed).integers(0, 200, (CLASSES, EACH * 5 // 4, 8, 8)).astype(np.uint8) + brightness
     for label in range(CLASSES):
         (folder / f"class {label}").mkdir(parents=True)
@@ -42,11 +42,11 @@ def write_folder(folder: Path, seed: int, brightness: int = 0, shared: Sequence[
 
 
 def given(members: str, others: str, **fields: Any) -> Membership:
-    sets = TwoSets(members=pin(Dataset(members)), others=pin(Dataset(others)), **fields)
+    sets = TwoSets(members=pin(Dataset(members)), non_members=pin(Dataset(others)), **fields)
     return Membership(GivenModel(AskedFile(ModelFile("model.pt")), sets, models=0))
 
 
-def test_records_are_the_members_and_other_images_the_others(tmp_path: Path) -> None:
+def test_two_sets_give_members_and_non_members(tmp_path: Path) -> None:
     mine, elsewhere = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "elsewhere", 2)
     config = given(mine, elsewhere)
     asked = question_about(config)
@@ -55,7 +55,7 @@ def test_records_are_the_members_and_other_images_the_others(tmp_path: Path) -> 
     assert len(rows) == 2 * CLASSES * EACH
     assert np.array_equal(images, np.concatenate([inside.train_images, outside.train_images]))
     assert np.array_equal(labels, np.concatenate([inside.train_labels, outside.train_labels]))
-    fewer = question_about(given(mine, elsewhere, examples=12, controls=6))
+    fewer = question_about(given(mine, elsewhere, examples=12, non_member_examples=6))
     _, _, some = pictures(fewer)
     assert np.bincount(some[:12]).tolist() == [4, 4, 4]
     assert np.bincount(some[12:]).tolist() == [2, 2, 2]
@@ -65,9 +65,9 @@ def test_records_are_the_members_and_other_images_the_others(tmp_path: Path) -> 
 def test_sets_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     mine, elsewhere = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "elsewhere", 2)
     for members, others, message in (
-        (mine, f"{elsewhere}#4x4", r"given\.members .* has images of the shape \(8, 8, 1\), given\.others"),
-        (mine, "digits#8x8", r"has the classes \('class 0', 'class 1', 'class 2'\), given\.others digits#8x8 10"),
-        (mine, mine, r"have 60 images in common: training image 0 is 0; leave them out of one"),
+        (mine, f"{elsewhere}#4x4", r"given\.members .* has images of the shape \(8, 8, 1\), given\.non_members"),
+        (mine, "digits#8x8", r"has the classes \('class 0', 'class 1', 'class 2'\), given\.non_members digits#8x8 10"),
+        (mine, mine, r"have 60 images in common: training image 0 is 0. Remove them from one set"),
     ):
         with pytest.raises(DatasetError, match=message):
             question_about(given(members, others))
@@ -116,7 +116,7 @@ def test_column_of_members_equals_two_sets(
     model = str(save_model(tmp_path / "model.pt"))
     runs = []
     for settings in (
-        {"given.members": sets[0], "given.others": sets[1]},
+        {"given.members": sets[0], "given.non_members": sets[1]},
         {"given.members": "column:trained", "data": write(tmp_path, rows)},
     ):
         fields = {**settings, "given.model": model, "network": "mlp1"}
@@ -155,25 +155,25 @@ def test_both_sets_have_all_classes(
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"data": "{mine}", "given.members": "column:trained"}, "a column of members is one of list:FILE"),
-        ({"data": "list:a.csv", "given.members": "column:a/b"}, "column of members must not contain"),
+        ({"data": "{mine}", "given.members": "column:trained"}, "data must be list:FILE"),
+        ({"data": "list:a.csv", "given.members": "column:a/b"}, "a column of members must not contain"),
         (
-            {"data": "list:a.csv", "given.members": "column:a", "given.others": "{mine}"},
-            "given.others is a field of question.records=sets, and another setting is of question.records=column",
+            {"data": "list:a.csv", "given.members": "column:a", "given.non_members": "{mine}"},
+            "given.non_members is a field of question.records=sets, and another setting is of question.records=column",
         ),
-        ({"data": "{mine}", "examples": 30}, "set given.members to the images that it was trained on"),
-        ({"given.members": "{mine}"}, "question.records.others is missing; members alone is given"),
+        ({"data": "{mine}", "examples": 30}, "Set given.members to images that the model was trained on"),
+        ({"given.members": "{mine}"}, "question.records.non_members is missing; members alone is given"),
         ({"given.members": "column:trained"}, "question.records.data is missing; members alone is given"),
     ],
 )
-def test_what_the_model_was_trained_on_must_be_said(fields: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_training_images_must_be_specified(fields: dict[str, Any], message: str, tmp_path: Path) -> None:
     mine = write_folder(tmp_path / "mine", 1)
     fields = {name: value.format(mine=mine) if isinstance(value, str) else value for name, value in fields.items()}
     with pytest.raises(orchestrator.EngramError, match=message):
         orchestrator.plan("membership", store=tmp_path / "store", models=20, **fields, **{"given.model": "model.pt"})
 
 
-def test_a_row_of_the_control_says_how_well_the_sets_are_told_apart(tmp_path: Path) -> None:
+def test_blind_control_measures_difference_of_sets(tmp_path: Path) -> None:
     mine, same, brighter = (
         write_folder(tmp_path / name, seed, brightness)
         for name, seed, brightness in (("mine", 1, 0), ("same", 2, 0), ("brighter", 3, 40))
@@ -194,12 +194,12 @@ def save_model(path: Path) -> Path:
     return path
 
 
-def test_sets_that_are_told_apart_without_the_model_are_not_assessable(golden: Golden, tmp_path: Path) -> None:
+def test_distinguishable_sets_are_not_assessable(golden: Golden, tmp_path: Path) -> None:
     mine, brighter = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "brighter", 3, 40)
     settings = {
         "given.model": str(save_model(tmp_path / "model.pt")),
         "given.members": mine,
-        "given.others": brighter,
+        "given.non_members": brighter,
         "network": "mlp1",
         "models": 20,
         "epochs": 2,

@@ -1,4 +1,4 @@
-"""mem and infl by hand and by other formulas, the records that no pair is made of, and their null."""
+"""mem and infl against hand calculations and other formulas, skipped pairs, and their null."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def answers_of(member: np.ndarray, correct: np.ndarray) -> list[pa.Table]:
     return [pa.table([rows, its, said - 0.5, said], schema=ANSWERS) for its, said in zip(member, correct, strict=True)]
 
 
-def test_a_record_that_alone_makes_models_right_about_another_one_is_the_strongest_pair() -> None:
+def test_strongest_pair_is_found() -> None:
     member = draw_balanced_members(40, 16, 3)
     correct = np.random.default_rng(4).random(member.shape) < 0.5
     correct[:, 7] = member[:, 2]  # right about 7 where, and only where, trained on 2
@@ -42,7 +42,7 @@ def test_a_record_that_alone_makes_models_right_about_another_one_is_the_stronge
     assert pytest.approx(1 - np.sqrt(2) * reach, abs=1e-6) == strongest["infl_low"]
 
 
-def test_mem_is_that_of_the_table_of_records_with_fishers_p_value() -> None:
+def test_mem_equals_table_of_records() -> None:
     tables = make_answers(16, 60, 2.0, 1)
     stacked = stack_answers(tables)
     mem, _ = difference_of_sides(stacked.correct.astype(np.float64), stacked.member)
@@ -57,7 +57,7 @@ def test_mem_is_that_of_the_table_of_records_with_fishers_p_value() -> None:
     assert false_discovery_control(by_scipy) == pytest.approx(own["q_value"].to_numpy())
 
 
-def test_all_pairs_are_tested_and_those_with_one_half_or_opposite_ones_are_none() -> None:
+def test_pairs_with_equal_or_opposite_halves_are_skipped() -> None:
     records = ROWS_AT_ONCE + 44  # more than are compared at once
     member = draw_balanced_members(records, 12, 5)
     correct = np.random.default_rng(6).random(member.shape) < 0.6
@@ -75,7 +75,7 @@ def test_all_pairs_are_tested_and_those_with_one_half_or_opposite_ones_are_none(
     assert pytest.approx(adjust_cells(np.array([0.01, 0.02, 0.03]), np.array([1, 0, 2]))[[0, 2]]) == [0.03, 0.03]
 
 
-def test_where_no_record_has_an_influence_p_values_are_no_smaller_than_they_say() -> None:
+def test_p_values_are_valid_without_influence() -> None:
     small, intervals, pairs = 0, 0, 0
     for seed in range(10):
         tables = make_answers(32, 40, 0.0, 100 + seed)

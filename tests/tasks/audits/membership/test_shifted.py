@@ -1,4 +1,4 @@
-"""Labels of shifted copies: which copies, the attack by hand, its null record by record, and the whole way."""
+"""Labels of shifted copies: the copies, the attack against hand calculations, its null, and a complete audit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tasks.datasets.mixtures import draw_balanced_members
 from tests.tasks.audits.membership.made_up import make_shifted
 
 
-def test_copies_are_moved_by_as_many_pixels_and_repeat_their_edges() -> None:
+def test_copies_are_shifted_and_repeat_edges() -> None:
     assert offsets(1) == [(0, 0), (-1, 0), (0, -1), (0, 1), (1, 0)]
     assert {4 * pixels + 1 for pixels in (2, 3)} == {len(set(offsets(pixels))) for pixels in (2, 3)}
     image = np.arange(6).reshape(1, 2, 3, 1)
@@ -32,7 +32,7 @@ def test_copies_are_moved_by_as_many_pixels_and_repeat_their_edges() -> None:
     assert np.array_equal(image, shift_images(image, 0, 0))
 
 
-def test_the_score_is_the_mean_over_copies_of_the_ratio_of_labels() -> None:
+def test_score_is_mean_label_ratio_over_copies() -> None:
     member = draw_balanced_members(12, 8, 1)
     correct = np.random.default_rng(2).random((8, 12, 3)) < 0.6
     pairs = pair_models(member, 0)
@@ -40,7 +40,7 @@ def test_the_score_is_the_mean_over_copies_of_the_ratio_of_labels() -> None:
     assert np.mean(by_copy, axis=0) == pytest.approx(score_copies(correct, member, pairs)[5])
 
 
-def test_copies_tell_more_than_the_record_and_where_nothing_is_remembered_nothing() -> None:
+def test_copies_improve_the_label_attack() -> None:
     models, records, won = 8, 40, list[float]()
     for seed in range(40):
         member = draw_balanced_members(records, models, seed)
@@ -69,18 +69,18 @@ def test_the_summary_has_the_attack_beside_the_others() -> None:
     assert shifted_labels(Matching(0), make_shifted(8, 60, 5, 2.0, 4)[:3]).num_rows == 0
 
 
-def test_models_are_asked_about_copies_beside_what_they_were_asked_before(tmp_path: Path) -> None:
+def test_shifted_copies_reuse_stored_trainings(tmp_path: Path) -> None:
     setting = {"data": "digits", "network": "mlp1", "models": 4, "examples": 40, "epochs": 1, "batch": 16}
     common = {"store": tmp_path, "address": "none", "mlflow": "off", "report": False}
     before = orchestrator.run("membership", **common, **setting)
-    planned = orchestrator.plan("membership", store=tmp_path, **setting, shifts=1, influences=5)
+    planned = orchestrator.plan("membership", store=tmp_path, **setting, shift_pixels=1, influence_pairs=5)
     assert planned["missing"] == 4 + 1 + 1 + 1  # copies, their attack, pairs of records, and the summary
-    run = orchestrator.run("membership", **common, **setting, shifts=1, influences=5)
+    run = orchestrator.run("membership", **common, **setting, shift_pixels=1, influence_pairs=5)
     same = (each.table("attacks").drop_columns("run") for each in (before, run))
     assert next(same).equals(next(same))
     assert run.table("shifted_labels")["copies"].to_pylist() == [5] * 4
     assert run.table("influences").num_rows == 45
-    with pytest.raises(orchestrator.EngramError, match="it must be below 28"):
-        orchestrator.plan("membership", store=tmp_path, **setting, shifts=28)
-    with pytest.raises(orchestrator.SpecError, match="shifts is not a field of question=canaries, and another"):
-        orchestrator.plan("membership", store=tmp_path, data="digits", models=1, canaries=10, shifts=1)
+    with pytest.raises(orchestrator.EngramError, match="expected less than 28"):
+        orchestrator.plan("membership", store=tmp_path, **setting, shift_pixels=28)
+    with pytest.raises(orchestrator.SpecError, match="shift_pixels is not a field of question=canaries, and another"):
+        orchestrator.plan("membership", store=tmp_path, data="digits", models=1, canaries=10, shift_pixels=1)

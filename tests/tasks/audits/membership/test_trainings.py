@@ -16,12 +16,12 @@ from tests.tasks.audits.membership.computed_tables import of_answers, of_shifted
 
 
 @pytest.mark.trained
-def test_the_copy_without_shift_is_answered_like_the_record() -> None:
+def test_unshifted_copy_is_scored_like_record() -> None:
     correct = np.stack(of_shifted_answers()["correct"].to_numpy())
     assert np.array_equal(of_answers()["correct"].to_numpy(zero_copy_only=False), correct[:, 0])
 
 
-def test_models_are_asked_once_about_each_record_and_in_evaluation_mode() -> None:
+def test_models_score_each_record_in_evaluation_mode() -> None:
     trained = BalancedHalf(Part(Dataset("digits"), 0, 40), models=4, number=1, seed=3)
     mixture = Mixture((trained,), Dataset("digits"), 10, Network("mlp1"), True, True, True, epochs=1, batch=20)
     model = train(mixture, [])  # with dropout, batch norm and augmentation

@@ -1,4 +1,4 @@
-"""Tables of each task, for the test that compares their fingerprints with the task's version."""
+"""Tables of each task, whose fingerprints a test compares with the version of the task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.tasks.audits.relational import made_up
 
 @cache
 def answers() -> pa.Table:
-    """Answers of a model that says every third time what is right, every third time more, and else nothing."""
+    """Return answers of a model: one third correct, one third with extra words, and one third empty."""
     rows = [
         {"epoch": epoch, "split": split, "corrupted": corrupted, "id": question.id, "train_loss": 0.5 * epoch}
         | {"answer": ([question.golds[0][0]], [f"{question.golds[0][0]} or so"], [])[(at + corrupted * at // 4) % 3]}
@@ -66,7 +66,7 @@ def of_training() -> pa.Table:
 
 @cache
 def sent() -> ReadBlindedAnswers:
-    """Answers to blinded questions, those that were asked twice with two."""
+    """Return answers to blinded questions, with two answers to repeated ones."""
     handed = Blinding(made_up.FACTS, Selection(6, 6), DigitRemoval(), order=3)
     folder = Path(tempfile.mkdtemp())
     said = {row["id"]: str(number) for number, row in enumerate(key_table(handed).to_pylist())}

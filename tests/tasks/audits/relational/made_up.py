@@ -1,4 +1,4 @@
-"""Scores of questions that no model was asked, by hand and by chance."""
+"""Simulated scores of questions, fixed or random."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUMERIC = About("numeric")
 
 
 def questions(split: str) -> Sequence[Question]:
-    """The questions of this part of the embedded set."""
+    """Return the questions of a part of the embedded set."""
     found = load_questions(FACTS)
     return found.train if split == "train" else found.validation
 
@@ -40,7 +40,7 @@ def scored(
     several: Sequence[float] | None = None,
     **more: Any,
 ) -> list[Row]:
-    """The rows of a part's first questions, answered so rightly on corrupted contexts and on whole ones (1).
+    """Return rows of the first questions of a part, with these scores on corrupted contexts and 1 on whole ones.
 
     A question has a context of its own unless `contexts` names it. `several` are the scores of corrupted contexts where
     all gold answers count.
@@ -57,25 +57,25 @@ def scored(
 
 
 def table(*rows: Sequence[Row]) -> pa.Table:
-    """The rows as the audit stores them."""
+    """Return the rows in the schema of the audit."""
     return pa.Table.from_pylist([row for part in rows for row in part], QUESTION_SCORES)
 
 
 def counted(train: tuple[int, int], validation: tuple[int, int], **more: Any) -> pa.Table:
-    """So many of so many corrupted contexts of either part are answered rightly; each has one question."""
+    """Return scores with (correct, total) corrupted contexts per part, one question each."""
     parts = {"train": train, "validation": validation}
     return table(*(scored(name, [1.0] * right + [0.0] * (of - right), **more) for name, (right, of) in parts.items()))
 
 
 def measured(*scores: pa.Table, resamples: int = 200, seed: int = 0) -> pa.Table:
-    """m of these scores, by the audit's own task."""
+    """Compute m of these scores with the task of the audit."""
     return memorization(Resampling(FACTS, resamples, seed), scores)
 
 
 def judged(
     *scores: pa.Table, config: Relational = QUICKSTART, about: About = NUMERIC, resamples: int = 200, seed: int = 0
 ) -> Verdict:
-    """The whole way from the scores of questions to the answer."""
+    """Return the answer to these scores of questions."""
     return verdict(config, summary(about, [measured(*scores, resamples=resamples, seed=seed)]))
 
 
@@ -86,7 +86,7 @@ def drawn(
     alike: float = 0.3,
     noise: float = 0.0,
 ) -> pa.Table:
-    """Scores by chance of the first contexts of both parts, which have two to four questions each.
+    """Return random scores of the first contexts of both parts, with two to four questions each.
 
     A corrupted context is answered rightly at the rate of its part, which contexts differ in by `alike`, but a share
     `noise` of its questions wrongly whatever is known. Of whole contexts nine tenths are answered rightly.
@@ -108,6 +108,6 @@ def chance(rng: np.random.Generator, split: str, count: int, rate: float, alike:
 
 
 def of_contexts(split: str, count: int) -> Iterator[list[Question]]:
-    """The questions of the first contexts, context by context."""
+    """Return the questions of the first contexts, by context."""
     groups = itertools.groupby(questions(split), key=lambda question: question.context_id)
     yield from (list(each) for _, each in itertools.islice(groups, count))

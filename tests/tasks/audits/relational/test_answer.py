@@ -1,4 +1,4 @@
-"""The answer in words, for experts and for everybody, of scores that went the whole way through the audit."""
+"""Verdict and certificate for scores that pass through the whole audit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ assert isinstance(NULL, Relational)
 DECISIVE = {"at": "end", "golds": "one", "questions": "numeric", "score": "exact match"}
 
 
-def test_m_above_zero_is_memorised_and_the_sentence_has_its_numbers(golden: Golden) -> None:
+def test_large_m_is_memorised(golden: Golden) -> None:
     scores = counted((30, 100), (5, 100))
     found = judged(scores)
     assert found.answer == "memorised"
@@ -46,7 +46,7 @@ def test_m_above_zero_is_memorised_and_the_sentence_has_its_numbers(golden: Gold
     assert (found.limits, found.published) == (LIMITS, "")  # with one gold answer each, m is as published
 
 
-def test_m_between_is_undecided_and_it_is_said_how_much_is_possible(golden: Golden) -> None:
+def test_wide_interval_is_undecided(golden: Golden) -> None:
     scores = counted((10, 100), (10, 100))
     found = judged(scores)
     assert found.answer == "undecided"
@@ -55,16 +55,16 @@ def test_m_between_is_undecided_and_it_is_said_how_much_is_possible(golden: Gold
 
 
 def evaded(other_kind: int) -> pa.Table:
-    """The table of evasions of 100 questions of either part, of which so many have an answer of another kind."""
+    """Return the table of evasions of 100 questions per part, with this number of answers of another kind."""
     row_of = {"questions": 100, "unanswered": 0, "other_kind": other_kind, "one_text": 0.0, "few_texts": 0.0}
     row_of |= {"right": min(5, 100 - other_kind), "constant": 0.05, "p_value": 0.6}
     return pa.Table.from_pylist([{"split": split} | row_of for split in ("train", "validation")], EVASIONS)
 
 
-GIVEN = with_settings(QUICKSTART, given=Predictions("theirs"))
+GIVEN = with_settings(QUICKSTART, predictions=Predictions("theirs"))
 
 
-BLINDED = with_settings(QUICKSTART, given=Predictions("theirs.json"))
+BLINDED = with_settings(QUICKSTART, predictions=Predictions("theirs.json"))
 CLEAR = {"low": -0.01, "high": 0.0199}
 PARTS = ("train", "validation")
 
@@ -102,7 +102,7 @@ def test_the_first_rule_that_holds_decides(
     assert RULES.decide(config, evidence_of(m, evasions, repeats)).answer == answer
 
 
-def test_a_deficit_clears_nobody_and_is_explained(golden: Golden) -> None:
+def test_negative_m_never_clears(golden: Golden) -> None:
     evidence = evidence_of({"low": -0.04, "high": -0.001}, (HONEST, HONEST))
     rule = RULES.decide(GIVEN, evidence)
     assert rule.answer == "undecided"
@@ -137,9 +137,7 @@ MOSTLY = replace(HONEST, other_kind=MOST_OTHER_KIND + 0.01)
         (HONEST, replace(HONEST, other_kind=0.1), "undecided"),
     ],
 )
-def test_answers_that_evade_questions_clear_nobody(
-    golden: Golden, train: Evasion, held_out: Evasion, answer: str
-) -> None:
+def test_evaded_questions_never_clear(golden: Golden, train: Evasion, held_out: Evasion, answer: str) -> None:
     evidence = evidence_of(CLEAR, (train, held_out))
     rule = RULES.decide(GIVEN, evidence)
     assert rule.answer == answer
@@ -165,7 +163,7 @@ def test_the_upper_limit_counts_evaded_answers(shares: tuple[float, float], uppe
 
 
 def stored(questions: str = "numeric", **changes: float | None) -> pa.Table:
-    """The rows on which an answer rests, made by hand; None: not measured."""
+    """Return the rows that decide an answer; None: not measured."""
     names = {
         "relational m": decisive_name("relational m", questions),
         "m": decisive_name("m", questions),
@@ -232,14 +230,14 @@ def decisive(config: Relational) -> str:
 
 
 @pytest.mark.parametrize(("silence", "told"), [(0.05, False), (0.0501, True)])
-def test_the_silence_of_a_model_that_is_asked_here_is_told(silence: float, told: bool) -> None:
+def test_silence_of_trained_model_is_reported(silence: float, told: bool) -> None:
     shares = {"unanswered corrupted": silence, "unanswered whole": 0.0}
-    words = "Of the held-out questions 5 % more go unanswered once their contexts are corrupted, as by a model that"
+    words = "On corrupted contexts, 5 % more of the held-out questions are unanswered"
     assert told == (words in verdict(QUICKSTART, stored(**shares)).sentence)
     assert words not in verdict(GIVEN, stored(**shares)).sentence
 
 
-def test_who_knows_the_order_of_the_questions_is_told(golden: Golden) -> None:
+def test_verdict_names_source_of_question_order(golden: Golden) -> None:
     secret = with_settings(BLINDED, secret="s" * 16)
     twice = row(TWICE, {"key": "ab12"}, Estimate(0.05, None, None, 20), "share")
     rows = pa.concat_tables([stored(), pa.Table.from_pylist([twice], SUMMARY)])
@@ -247,7 +245,7 @@ def test_who_knows_the_order_of_the_questions_is_told(golden: Golden) -> None:
         verdict(config, table).limits for config, table in ((BLINDED, rows), (secret, rows), (secret, stored()))
     )
     assert [GUESSED in each for each in (open_order, bound, unchecked)] == [True, False, False]
-    assert ["a SHA-256 that begins with ab12" in each for each in (open_order, bound, unchecked)] == [
+    assert ["begins with ab12" in each for each in (open_order, bound, unchecked)] == [
         False,
         True,
         False,
@@ -261,7 +259,7 @@ def test_who_knows_the_order_of_the_questions_is_told(golden: Golden) -> None:
     golden(said)
 
 
-def test_the_first_rule_that_holds_decides_and_the_last_always_does(golden: Golden) -> None:
+def test_first_rule_that_holds_decides(golden: Golden) -> None:
     answers = [rule.answer for rule in RULES.cases]
     assert answers == ["memorised", *["not assessable"] * 5, BELOW_RELEVANT_SIZE, "not detected", "undecided"]
     answers = [rule.answer for rule in RULES.applicable_cases(QUICKSTART)]
@@ -271,7 +269,7 @@ def test_the_first_rule_that_holds_decides_and_the_last_always_does(golden: Gold
     golden(RULES.explain(GIVEN), "RULES.explain(GIVEN)")
 
 
-def test_a_search_lowers_m_and_keeps_what_is_answered_from_whole_contexts() -> None:
+def test_search_minimises_m_and_keeps_accuracy() -> None:
     found = summary(NUMERIC, [measured(counted((30, 100), (5, 100), whole=[1.0] * 60 + [0.0] * 40))])
     assert AUDIT.objectives is not None
     both = AUDIT.objectives.memorization, AUDIT.objectives.utility
@@ -283,7 +281,7 @@ def test_a_search_lowers_m_and_keeps_what_is_answered_from_whole_contexts() -> N
     assert [each.row(QUICKSTART, SUMMARY.empty_table()) for each in both] == [None, None]
 
 
-def test_the_published_m_is_told_where_it_is_another(golden: Golden) -> None:
+def test_different_published_m_is_stated(golden: Golden) -> None:
     several = table(
         scored("train", [1.0] * 30 + [0.0] * 70), scored("validation", [0.0] * 100, several=[1.0] * 35 + [0.0] * 65)
     )
@@ -302,7 +300,7 @@ def test_the_published_m_is_told_where_it_is_another(golden: Golden) -> None:
         (DigitRemoval(), "the digits", True),
     ],
 )
-def test_what_is_taken_out_says_which_questions_decide(
+def test_corruption_determines_decisive_questions(
     golden: Golden, corruption: Corruption, what: str, numeric: bool
 ) -> None:
     names = [question.id for question in questions("train")[30:60]]
@@ -319,10 +317,10 @@ def test_without_answers_on_both_parts_nothing_is_said() -> None:
     for found in (verdict(QUICKSTART, empty), judged(table(scored("train", [1.0, 0.0])))):
         assert (
             found.answer, found.sentence,
-        ) == ("undecided", "Undecided: no questions have been answered on both parts.")  # fmt: skip
+        ) == ("undecided", "Undecided: no question of both parts has been answered.")  # fmt: skip
 
 
-def test_a_run_of_the_linear_model_alone_is_no_evidence(golden: Golden) -> None:
+def test_linear_model_gives_no_evidence(golden: Golden) -> None:
     found = verdict(Relational(Linear()), SUMMARY.empty_table())
     golden(found.sentence)
     golden(found.limits, "found.limits")
@@ -333,7 +331,7 @@ def test_a_run_of_the_linear_model_alone_is_no_evidence(golden: Golden) -> None:
 def answers(
     runs: int, contexts: tuple[int, int], rates: tuple[float, float], noise: float = 0.0, seed: int = 0
 ) -> Counter[str]:
-    """What is answered of so many runs by chance, from the scores of questions on."""
+    """Count the answers of random runs, from the scores of questions."""
     rng = np.random.default_rng(seed)
     found: Counter[str] = Counter()
     for run in range(runs):
@@ -343,8 +341,8 @@ def answers(
 
 
 @pytest.mark.parametrize(("contexts", "seed"), [((60, 20), 1), ((150, 50), 2)])
-def test_of_models_that_memorise_nothing_few_are_called_so(contexts: tuple[int, int], seed: int) -> None:
-    """A tenth of the hidden answers is known on either part; 120 models each.
+def test_innocent_models_are_rarely_accused(contexts: tuple[int, int], seed: int) -> None:
+    """One tenth of the hidden answers is known on both parts; 120 models each.
 
     Of 400 at 60 training and 20 held-out contexts 1 was called memorised and 24 were not seen to (375 undecided), and
     of 400 at 150 and 50 contexts 2 and 41 (357 undecided): fewer than the 2.5 % that the rule allows.
@@ -354,8 +352,8 @@ def test_of_models_that_memorise_nothing_few_are_called_so(contexts: tuple[int, 
 
 
 @pytest.mark.parametrize(("noise", "rate"), [(0.5, 1.0), (0.8, 0.25)])
-def test_noise_in_place_of_answers_hides_memory_once_most_answers_are_noise(noise: float, rate: float) -> None:
-    """A model gives 30 % of the hidden answers of 300 training contexts and 5 % of 100 held-out ones, where it answers.
+def test_mostly_random_answers_hide_memory(noise: float, rate: float) -> None:
+    """A model gives 30 % of the hidden answers of 300 training contexts and 5 % of 100 held-out ones.
 
     An owner who has a share of the questions on corrupted contexts answered wrongly shrinks m by that share. Of 40
     such models each, called memorised: 40 at 50 % noise, 34 at 70 %, 10 at 80 % and 0 at 90 % (the others undecided).
@@ -365,14 +363,14 @@ def test_noise_in_place_of_answers_hides_memory_once_most_answers_are_noise(nois
     assert found["not detected"] == 0 or noise >= 0.9
 
 
-def test_a_model_that_knows_many_answers_without_having_seen_them_is_not_accused() -> None:
-    """One of the same domain gives 60 % of the hidden answers of either part: 3 of 100 are accused (95 undecided)."""
+def test_general_knowledge_is_not_memory() -> None:
+    """A model of the same domain gives 60 % of the hidden answers of both parts: 3 of 100 are accused, 95 undecided."""
     found = answers(40, (150, 50), (0.6, 0.6), seed=4)
     assert found["memorised"] <= bounds(0.025, 40)[1]
     assert found["undecided"] >= 36
 
 
-def test_the_share_from_memory_is_told_with_its_interval(golden: Golden) -> None:
+def test_certificate_states_share_with_interval(golden: Golden) -> None:
     scores = counted((30, 100), (5, 100))
     made = AUDIT.certify("Does it?", QUICKSTART, summary(NUMERIC, [measured(scores)]))
     assert made is not None
@@ -380,18 +378,19 @@ def test_the_share_from_memory_is_told_with_its_interval(golden: Golden) -> None
     assert finding.answer == "memorised"
     golden(finding.sentence)
     assert finding.line is not None
-    assert [boundary.value for boundary in finding.line.boundaries] == [0.0, Answers().negligible]
+    assert [boundary.value for boundary in finding.line.boundaries] == [100 * Answers().negligible]
+    assert finding.line.estimate == pytest.approx(25.0)
     assert made.error == ERROR
 
 
-def test_where_no_model_is_asked_there_is_no_number() -> None:
+def test_linear_model_has_no_number_line() -> None:
     made = AUDIT.certify("Does it?", Relational(Linear()), SUMMARY.empty_table())
     assert made is not None
     (finding,) = made.findings
     assert (finding.answer, finding.line) == ("undecided", None)
 
 
-def test_a_null_is_told_as_one_and_no_training_texts_are_to_be_treated(golden: Golden) -> None:
+def test_certificate_names_a_control_run(golden: Golden) -> None:
     for right, answer, step in ((30, "memorised", "This is a false alarm"), (5, "undecided", "Keep this page")):
         scores = counted((right, 100), (5, 100))
         made = AUDIT.certify("Does it?", NULL, summary(NUMERIC, [measured(scores)]))
@@ -406,7 +405,7 @@ def test_a_null_is_told_as_one_and_no_training_texts_are_to_be_treated(golden: G
     assert unanswered.findings[0].sentence.startswith(NOTICE_OF_NULL)
 
 
-def test_who_is_not_assessable_is_told_why_and_is_shown_no_share(golden: Golden) -> None:
+def test_not_assessable_states_reason_without_share(golden: Golden) -> None:
     made = AUDIT.certify("Does it?", GIVEN, summary(NUMERIC, [measured(counted((5, 100), (5, 100))), evaded(96)]))
     assert made is not None
     (finding,) = made.findings

@@ -1,4 +1,4 @@
-"""What a run may be asked for, and how it is refused."""
+"""Valid settings, and refusals of invalid ones."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ CELLS = [config for cells in PRESETS.values() for config in (cells if isinstance
         ({"split": "even"}, "split is 'even'; allowed: given, drawn"),
         ({"question": "curves"}, "question is 'curves'; allowed: answers, linear, private"),
         ({"system": "hired"}, "system is 'hired'; allowed: trained, given"),
-        ({"given": "theirs", "split": "drawn"}, "split is not a field of question.system=given, and another"),
-        ({"given": "theirs", "epochs": 3}, "epochs is not a field of question.system=given, and another"),
+        ({"predictions": "theirs", "split": "drawn"}, "split is not a field of question.system=given, and another"),
+        ({"predictions": "theirs", "epochs": 3}, "epochs is not a field of question.system=given, and another"),
         ({"secret": "short"}, "secret has 5 characters; expected at least 16"),
         ({"nonce": "n" * 16}, "secret is empty, but nonce is set; expected the secret of the commitment"),
         ({"sizes": ()}, "sizes is (); it must be pairs of samples and features, each at least 1"),
@@ -45,7 +45,7 @@ def test_invalid_setting_is_refused_by_name(fields: dict[str, Any], message: str
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"given": "theirs"}, replace(QUICKSTART.question, system=Given(Predictions("theirs")))),
+        ({"predictions": "theirs"}, replace(QUICKSTART.question, system=Given(Predictions("theirs")))),
         ({"secret": "s" * 16}, replace(QUICKSTART.question, system=Given(secret="s" * 16))),
         ({"question": "linear"}, Linear()),
         ({"linear.trainings": 3}, Linear(trainings=3)),
@@ -64,10 +64,10 @@ def test_short_name_keeps_the_settings_of_the_training() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epochs", "every", "recorded"), [(4, 1, (0, 1, 2, 3, 4)), (5, 2, (0, 2, 4, 5)), (4, 9, (0, 4)), (4, 0, (4,))]
+    ("epochs", "interval", "recorded"), [(4, 1, (0, 1, 2, 3, 4)), (5, 2, (0, 2, 4, 5)), (4, 9, (0, 4)), (4, 0, (4,))]
 )
-def test_model_is_asked_before_during_and_after_training(epochs: int, every: int, recorded: tuple[int, ...]) -> None:
-    question = with_settings(Relational(), epochs=epochs, every=every).question
+def test_model_is_asked_before_during_and_after_training(epochs: int, interval: int, recorded: tuple[int, ...]) -> None:
+    question = with_settings(Relational(), epochs=epochs, evaluation_interval=interval).question
     assert isinstance(question, Answers)
     assert isinstance(question.system, Trained)
     assert question.system.recorded == recorded
@@ -85,7 +85,7 @@ def test_defaults_are_the_published_setting_for_squad() -> None:
 
 
 @pytest.mark.parametrize("config", CELLS)
-def test_tiny_audit_asks_the_same_question_on_embedded_data(config: Relational) -> None:
+def test_tiny_audit_keeps_question_on_embedded_data(config: Relational) -> None:
     small = tiny(config).question
     match config.question:
         case Answers() as question:
@@ -114,7 +114,7 @@ def data_of(config: Relational) -> str:
     return question.data.name
 
 
-def test_tiny_audit_of_squad_states_its_answers_and_of_drop_derives_them() -> None:
+def test_tiny_audit_matches_kind_of_data() -> None:
     stated = with_settings(QUICKSTART, data=Dataset("facts-stated"))
     assert data_of(TABLE_2_SQUAD) == data_of(stated) == "facts-stated"
     assert data_of(TABLE_2_DROP) == data_of(QUICKSTART) == "facts"

@@ -21,7 +21,7 @@ from tasks.numerics import seeds
 
 
 def drawn(rng: np.random.Generator, contexts: int, rate: float, alike: float, models: int = 1) -> ContextSums:
-    """Questions of contexts, 1 to 5 each, that are answered at a rate which contexts differ in by `alike`.
+    """Return questions of contexts, 1 to 5 each; the rate of correct answers varies between contexts by `alike`.
 
     Each column is a model's, which knows its own contexts.
     """
@@ -38,7 +38,7 @@ def test_questions_are_summed_by_context() -> None:
     assert pytest.approx([2 / 3, 1 / 3]) == found.means.tolist()
 
 
-def test_the_estimates_are_of_the_questions_alone_and_inside_their_intervals() -> None:
+def test_estimates_lie_inside_their_intervals() -> None:
     train, validation = sum_by_context(np.ones((4, 1)), np.arange(4)), sum_by_context(np.zeros((2, 1)), np.arange(2))
     (found,) = contrasts(train, validation, 500, 0)
     assert (found.train.value, found.validation.value, found.difference.value) == (1.0, 0.0, 1.0)
@@ -63,9 +63,7 @@ def test_a_part_without_questions_has_no_estimate() -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 13, 4_000_000])
-def test_contexts_are_resampled_with_one_that_is_right_and_one_that_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
+def test_resamples_include_one_right_one_wrong_context(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     of = ContextSums(np.array([[1.0, 0.0], [2.0, 3.0], [0.0, 1.0]]), np.array([1.0, 4.0, 1.0]))
     weights = np.random.default_rng(3).multinomial(5, [1 / 5] * 5, 7)
     with_ends, sizes = np.vstack([of.sums, [2.0, 2.0], [0.0, 0.0]]), np.array([1.0, 4.0, 1.0, 2.0, 2.0])
@@ -74,7 +72,7 @@ def test_contexts_are_resampled_with_one_that_is_right_and_one_that_is_wrong(
     np.testing.assert_allclose(expected, bootstrap_means(of, 7, np.random.default_rng(3)))
 
 
-def test_an_interval_is_the_central_one_of_its_draws_and_holds_the_value() -> None:
+def test_interval_is_central_and_contains_value() -> None:
     draws = np.arange(201) / 200
     assert Estimate(0.5, pytest.approx(0.025), pytest.approx(0.975), 3) == estimate(0.5, draws, 3)
     assert Estimate(-1.0, -1.0, pytest.approx(0.975), 3) == estimate(-1.0, draws, 3)
@@ -109,7 +107,7 @@ def test_an_interval_comes_from_its_seed() -> None:
     assert contrasts(*parts, 200, 1) != contrasts(*parts, 200, 2)
 
 
-def test_the_p_value_is_below_a_fortieth_where_the_interval_lies_above_zero() -> None:
+def test_p_value_agrees_with_interval() -> None:
     rng = np.random.default_rng(0)
     for rate in (0.1, 0.2, 0.25, 0.3, 0.5):
         (found,) = contrasts(drawn(rng, 60, rate, 0.2), drawn(rng, 40, 0.1, 0.2), 999, 0)
@@ -118,7 +116,7 @@ def test_the_p_value_is_below_a_fortieth_where_the_interval_lies_above_zero() ->
         assert (found.difference.low > 0) == (found.p_value <= 0.025)
 
 
-def test_the_p_value_counts_the_resampled_differences_at_or_below_0_and_the_estimate_itself() -> None:
+def test_p_value_counts_differences_at_most_zero() -> None:
     right, wrong = sum_by_context(np.ones((40, 1)), np.arange(40)), sum_by_context(np.zeros((40, 1)), np.arange(40))
     (surely,), (never,) = contrasts(right, wrong, 99, 0), contrasts(wrong, right, 99, 0)
     assert (surely.p_value, never.p_value) == (1 / 100, 100 / 100)
@@ -134,10 +132,8 @@ def test_the_p_value_counts_the_resampled_differences_at_or_below_0_and_the_esti
     ("contexts", "rate", "alike"),
     [((100, 50), 0.0, 0.3), ((300, 100), 0.01, 0.3), ((100, 30), 0.1, 0.5), ((600, 200), 0.3, 0.3)],
 )
-def test_where_nothing_is_memorised_the_interval_covers_zero_and_few_are_accused(
-    contexts: tuple[int, int], rate: float, alike: float
-) -> None:
-    """The verdict's rule under its null, 400 models each, twenty at a time with the same resamples of contexts."""
+def test_interval_covers_zero_without_memory(contexts: tuple[int, int], rate: float, alike: float) -> None:
+    """The rule of the verdict under its null: 400 models each, in groups of twenty with the same resamples."""
     rng = np.random.default_rng(1)
     covered = accused = 0
     for seed in range(20):
@@ -162,7 +158,7 @@ def test_a_share_of_memorised_answers_is_found() -> None:
     assert found >= 80
 
 
-def test_equally_frequent_answers_have_the_logarithm_of_their_number() -> None:
+def test_entropy_of_uniform_answers_is_log_count() -> None:
     assert pytest.approx(math.log(4)) == entropy([("1",), ("2",), ("3",), ("4",)] * 25)
 
 
@@ -178,5 +174,5 @@ def test_frequencies_count() -> None:
 
 
 @pytest.mark.parametrize("answers", [[], ["1"] * 9, [str(n) for n in range(1000)], [str(n % 100) for n in range(999)]])
-def test_it_is_not_estimated_from_fewer_than_ten_samples_for_each_likely_answer(answers: list[str]) -> None:
+def test_entropy_needs_ten_samples_per_answer(answers: list[str]) -> None:
     assert entropy(answers) is None

@@ -1,4 +1,4 @@
-"""From a config to jobs."""
+"""Planning of jobs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ THEIRS = Predictions("answered", "a" * 64)
 
 
 def of(config: Relational, name: str) -> dict[str, Job]:
-    """The jobs of this task by their keys."""
+    """Return the jobs of a task by key."""
     below = Plan.from_roots(plan(config))
     return {key: job for key, job in below.jobs.items() if marks(job.function).name == name}
 
 
 def reads(config: Relational) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """The keys of the scores, and of those that are read by the measures made of them."""
+    """Return the keys of the scores, and the keys that other measures read."""
     below = Plan.from_roots(plan(config))
     read = {name: tuple(below.inputs[below.roots[name][0]]) for name in ("memorization", "questions")}
     return tuple(below.roots["scores"]), read
@@ -56,7 +56,7 @@ def only(root: Any) -> Job:
     return root
 
 
-def test_a_training_is_links_one_after_another_and_every_replicate_has_its_own_seed() -> None:
+def test_replicates_have_own_seeds_and_links() -> None:
     answers = answers_of(HERE)
     assert [(each.replicate, each.job.config.epochs) for each in answers] == [
         (0, 2),
@@ -73,32 +73,32 @@ def test_a_training_is_links_one_after_another_and_every_replicate_has_its_own_s
     assert [None, answers[0].job, answers[1].job] == [each.job.after for each in answers[:3]]
 
 
-def test_contexts_are_parted_by_the_seed_alike_for_all_replicates_or_as_the_data_has_them() -> None:
+def test_all_replicates_share_one_split() -> None:
     assert {None} == {each.job.config.parts for each in answers_of(HERE)}
     drawn, again = (with_settings(HERE, split="drawn", seed=seed) for seed in (0, 1))
     parts = [{each.job.config.parts for each in answers_of(config)} for config in (drawn, again)]
     assert [{seeds.derive(seed, "parts")} for seed in (0, 1)] == parts
 
 
-def test_a_training_in_links_ends_with_the_config_of_the_unbroken_one() -> None:
+def test_last_link_equals_unbroken_training() -> None:
     (*_, last), (whole,) = (answers_of(with_settings(HERE, replicates=1, link=link)) for link in (2, 0))
     assert last.job.config == replace(whole.job.config, recorded=(5,))
     assert whole.job.config.recorded == (0, 1, 2, 3, 4, 5)
 
 
-def test_the_questions_are_those_of_the_last_links_and_memorization_of_all() -> None:
+def test_questions_read_last_links_only() -> None:
     scores, read = reads(HERE)
     assert len(scores) == 6
     assert {"memorization": scores, "questions": (scores[2], scores[5])} == read
 
 
-def test_the_summary_reads_what_was_made_of_scores_and_not_these() -> None:
+def test_summary_does_not_read_scores() -> None:
     read = {marks(job.function).name for job in only(plan(HERE)["summary"]).inputs}
     assert read == {"relational.memorization", "relational.commonest_answers"}
 
 
 def test_given_answers_are_read_and_nothing_is_trained() -> None:
-    config = with_settings(HERE, given=THEIRS)
+    config = with_settings(HERE, predictions=THEIRS)
     assert of(config, "language_models.fine_tune") == {}
     (read,) = of(config, "question_answering.read_answers").values()
     assert (read.config.given, read.config.data) == (THEIRS, FACTS)
@@ -128,13 +128,13 @@ def test_linear_model_needs_neither_data_nor_model(question: Linear | PrivateLin
         ({"link": 0}, False, False),  # one job then answers after all epochs
     ],
 )
-def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trained: bool, measured: bool) -> None:
+def test_fields_enter_keys_of_dependent_jobs(fields: dict[str, Any], trained: bool, measured: bool) -> None:
     for name, same in (("language_models.fine_tune", trained), ("relational.memorization", measured)):
         found = [set(of(config, name)) for config in (HERE, with_settings(HERE, **fields))]
         assert same == (found[0] == found[1]), name
 
 
-def test_the_summary_knows_which_questions_decide_and_the_epsilon() -> None:
+def test_summary_has_decisive_questions_and_epsilon() -> None:
     assert only(plan(HERE)["summary"]).config.questions == "numeric"
     private = with_settings(HERE, privacy=DifferentialPrivacy(3.0), corruption=NameRemoval(("Ada",)))
     about = only(plan(private)["summary"]).config
@@ -147,7 +147,7 @@ def parts() -> dict[str, ProbeQuestions]:
     return dict(probe_sets(load_questions(question.data), question.corruption, question.selection))
 
 
-def test_an_owner_is_handed_both_parts_on_both_kinds_of_context_in_one_set() -> None:
+def test_handout_has_both_parts_and_contexts() -> None:
     config = probes_config(HERE)
     ((name, handed),) = probes(config)
     key = {row["id"]: (row["set"], row["question"]) for row in split(config).key.to_pylist()}
@@ -161,7 +161,7 @@ def test_an_owner_is_handed_both_parts_on_both_kinds_of_context_in_one_set() -> 
     assert (probes, split) == (AUDIT.handout.probes, AUDIT.handout.split)
 
 
-def test_answers_to_the_blinded_set_are_those_by_the_ids_of_the_data(tmp_path: Path) -> None:
+def test_blinded_answers_equal_answers_by_id(tmp_path: Path) -> None:
     (tmp_path / "four").mkdir()
     (tmp_path / "one").mkdir()
     for of, set_ in parts().items():
@@ -174,7 +174,7 @@ def test_answers_to_the_blinded_set_are_those_by_the_ids_of_the_data(tmp_path: P
     )
     tables = []
     for name in ("four", "one"):
-        given = with_settings(config, given=Predictions(str(tmp_path / name)).pin({}))
+        given = with_settings(config, predictions=Predictions(str(tmp_path / name)).pin({}))
         (read,) = answers_of(given)
         tables.append(read.job.function(read.job.config, ()))
         assert (name == "one") == ("repeats" in plan(given))
@@ -183,22 +183,22 @@ def test_answers_to_the_blinded_set_are_those_by_the_ids_of_the_data(tmp_path: P
     assert "evasions" not in plan(HERE)
 
 
-def test_predictions_of_others_are_pinned_by_what_they_say(tmp_path: Path) -> None:
+def test_predictions_are_pinned_by_content(tmp_path: Path) -> None:
     for name, handed in parts().items():
         (tmp_path / f"{name}.json").write_text(json.dumps({each.id: "7" for each in handed.questions}))
     pinned = Predictions(str(tmp_path)).pin({})
     moved = replace(pinned, path="elsewhere")
-    keys = [set(of(with_settings(HERE, given=each), "relational.score")) for each in (pinned, moved, THEIRS)]
+    keys = [set(of(with_settings(HERE, predictions=each), "relational.score")) for each in (pinned, moved, THEIRS)]
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_predictions_that_lack_answers_are_refused_before_anything_is_planned(tmp_path: Path) -> None:
+def test_incomplete_predictions_are_refused(tmp_path: Path) -> None:
     for name in parts():
         (tmp_path / f"{name}.json").write_text("{}")
-    config = with_settings(HERE, given=Predictions(str(tmp_path)).pin({}))
+    config = with_settings(HERE, predictions=Predictions(str(tmp_path)).pin({}))
     with pytest.raises(ValueError, match="has no answer to 60 of 60 questions, the first of them 'facts-0000-0'"):
         plan(config)
     with pytest.raises(ValueError, match="examples is 9999; the data has 3000 such questions"):
         plan(with_settings(HERE, examples=9999))
-    with pytest.raises(ValueError, match="given is empty; hand out the questions with engram probes"):
+    with pytest.raises(ValueError, match="predictions: expected a file of answers, got none"):
         plan(with_settings(HERE, system=Given()))

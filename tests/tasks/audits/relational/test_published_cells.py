@@ -1,4 +1,4 @@
-"""Which runs have published numbers, and that these follow from each other."""
+"""Runs with published numbers, and the consistency of these numbers."""
 
 from __future__ import annotations
 
@@ -36,16 +36,14 @@ COLUMNS = [(name, cell) for of_model in TABLE_2.values() for name, cell in of_mo
 
 
 @pytest.mark.parametrize(("name", "cell"), COLUMNS)
-def test_every_printed_m_follows_from_the_printed_r_but_one_that_is_rounded(
-    name: tuple[str, str], cell: PublishedNumbers
-) -> None:
+def test_printed_m_follows_from_printed_r(name: tuple[str, str], cell: PublishedNumbers) -> None:
     difference = cell.r_train - cell.r_validation
     assert pytest.approx(difference, abs=1e-9 if cell.m != 0.042 else 0.0011) == cell.m
     assert all(0 <= value <= 1 for value in cell[:-1])
     assert name[1] in ("exact_match", "f1")
 
 
-def test_numbers_are_known_by_the_column_the_questions_and_the_score() -> None:
+def test_published_numbers_are_found_by_column() -> None:
     found = published_numbers("NumNet+ on DROP", "all", "exact_match")
     assert PublishedNumbers(0.799, 0.786, 0.358, 0.315, 0.042) == found
     assert published_numbers("NumNet+ on DROP", "numeric", "exact_match") is None
@@ -56,17 +54,19 @@ def test_numbers_are_known_by_the_column_the_questions_and_the_score() -> None:
     "config",
     [
         TABLE_2_SQUAD,
-        with_settings(TABLE_2_SQUAD, epochs=3, every=0, link=0, replicates=2, seed=4, resamples=9, negligible=0.1),
+        with_settings(
+            TABLE_2_SQUAD, epochs=3, evaluation_interval=0, link=0, replicates=2, seed=4, resamples=9, negligible=0.1
+        ),
         with_settings(TABLE_2_SQUAD, data=Dataset("squad", "0f")),
         with_settings(TABLE_2_SQUAD, model=LanguageModel("hub:t5-small", digest="0f")),
     ],
 )
-def test_a_run_repeats_the_column_whose_data_and_training_it_has(config: Relational) -> None:
+def test_run_reproduces_column_with_same_settings(config: Relational) -> None:
     assert printed_cell(config.question) == "T5 on SQuAD"
 
 
-def test_whoevers_predictions_on_drop_are_given_stand_beside_those_of_numnet() -> None:
-    elsewhere = with_settings(TABLE_2_DROP, given=Predictions("elsewhere", "a" * 64))
+def test_drop_predictions_are_compared_with_numnet() -> None:
+    elsewhere = with_settings(TABLE_2_DROP, predictions=Predictions("elsewhere", "a" * 64))
     assert printed_cell(elsewhere.question) == "NumNet+ on DROP"
     assert printed_cell(with_settings(TABLE_2_DROP, system=Trained()).question) == ""
 
@@ -85,7 +85,7 @@ def test_whoevers_predictions_on_drop_are_given_stand_beside_those_of_numnet() -
         with_settings(TABLE_2_SQUAD, data=Dataset("facts-stated")),
         with_settings(TABLE_2_SQUAD, corruption=AnswerRemoval()),
         with_settings(TABLE_2_SQUAD, privacy=DifferentialPrivacy(3.0)),
-        with_settings(TABLE_2_SQUAD, given=Predictions("answered")),
+        with_settings(TABLE_2_SQUAD, predictions=Predictions("answered")),
         Relational(Linear()),
     ],
 )
@@ -93,7 +93,7 @@ def test_another_training_or_other_questions_repeat_nothing(config: Relational) 
     assert printed_cell(config.question) == ""
 
 
-def test_of_the_presets_those_of_table_2_have_numbers_beside_them() -> None:
+def test_only_table_2_presets_have_published_numbers() -> None:
     cells = {name: cell if isinstance(cell, tuple) else (cell,) for name, cell in PRESETS.items()}
     found = {name for name, configs in cells.items() if any(printed_cell(config.question) for config in configs)}
     assert {"table1", "table2_squad", "table2_drop"} == found  # table 1's T5 on SQuAD is table 2's

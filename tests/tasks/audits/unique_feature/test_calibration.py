@@ -93,10 +93,10 @@ def test_the_effect_of_a_canary_on_the_published_score_has_the_level_of_its_test
 def test_the_rank_of_a_feature_that_no_model_saw_is_called_at_the_level_that_the_family_allows(
     label: int | None,
 ) -> None:
-    # Of 41 members, each as likely to be the one that is asked about, the first two have p <= 5 %: 2 / 41.
+    # Of 41 members, each as likely to be the one that is evaluated on, the first two have p <= 5 %: 2 / 41.
     for log_p in np.random.default_rng(1).normal(0, 1, (3, 41, 2)):
         called = 0
         for asked in range(41):
             table = summary(PublishedCell(), [family(None, {"canary": np.roll(log_p, -asked, axis=0)}, label)])
-            called += verdict(UniqueFeature(Panel()), table).answer == PARTLY  # no look-alike is asked about
+            called += verdict(UniqueFeature(Panel()), table).answer == PARTLY  # no look-alike is evaluated on
         assert called == 2

@@ -277,7 +277,7 @@ def test_more_models_are_requested_in_the_form_of_the_first(config: UniqueFeatur
 
 
 def test_huge_factors_are_capped() -> None:
-    assert [format_factor(nats) for nats in (-1.0, 99.9, 100.0)] == ["0.368", "2.43e+43", "more than 3e+43"]
+    assert [format_factor(nats) for nats in (-1.0, 99.9, 100.0)] == ["0.37", "2.43e+43", "more than 3e+43"]
 
 
 def test_comparison_uses_effect_of_pairs_or_push() -> None:

@@ -1,4 +1,4 @@
-"""Nothing is asked about images that the networks were trained on."""
+"""Nothing is evaluated on images that the networks were trained on."""
 
 from __future__ import annotations
 

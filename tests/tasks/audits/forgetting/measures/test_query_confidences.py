@@ -122,7 +122,7 @@ def test_weights_of_a_factory_say_what_the_model_with_them_says(tmp_path: Path) 
 
 def test_a_label_beyond_the_models_classes_is_refused(tmp_path: Path) -> None:
     _, file = linear(tmp_path / "theirs.pt", classes=5)
-    with pytest.raises(ValueError, match="tells 5 classes apart; a label of the query set is 9") as caught:
+    with pytest.raises(ValueError, match="has 5 outputs; expected more than 9, a label of the query set") as caught:
         ask(Ask(ModelId("target", 0, 0), QUERY, file=file), [])
     assert "\n" not in str(caught.value)
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tasks.audits.forgetting import plan
-from tasks.audits.forgetting.decision import MOST_RECOGNITIONS
 from tasks.audits.forgetting.measures.decisions import decisions
 from tasks.audits.forgetting.measures.recognition import PASSED, RECOGNITION, Recognition, recognition
 from tasks.audits.forgetting.presets import PRESETS
+from tasks.audits.forgetting.target_evidence import MAX_PASSED
 from tasks.datasets.catalog import pin
 from tasks.worker.files import File
 from tests.support.settings import with_settings
@@ -56,8 +56,8 @@ def test_a_table_is_called_forgotten_only_where_few_of_them_pass(passed: int, an
     assert answer == found["theirs"]["decision"]
     assert all(before[name] == found[name] for name in before if name != "theirs")  # nobody writes those down
     if answer == "not assessable":
-        assert "of 100 owners who hold 25 % of D_Q" in found["theirs"]["reason"]
-    assert (answer == "not assessable") == (passed > MOST_RECOGNITIONS * 100)
+        assert "6 of 100 simulated owners who hold 25 % of D_Q" in found["theirs"]["reason"]
+    assert (answer == "not assessable") == (passed > MAX_PASSED * 100)
 
 
 def test_it_is_tried_for_tables_that_nothing_binds() -> None:

@@ -1,4 +1,4 @@
-"""Whose answers to corrupted contexts answer the questions, whatever the words of those who do not."""
+"""Evasive and honest answers to corrupted contexts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Say = Callable[[int, str], str]  # the answer to a corrupted context, by the que
 
 
 def evasions_of(say: Say) -> list[Evasion]:
-    """The evasions of an owner who answers so, training questions and held-out ones."""
+    """Return the evasions of an owner, for training and held-out questions."""
     rows = []
     for split in ("train", "validation"):
         for corrupted in (False, True):
@@ -91,7 +91,7 @@ def test_spelling_does_not_make_one_text_two() -> None:
         assert evasion.one_text == 1.0
 
 
-def test_who_reads_or_remembers_evades_little_and_is_right() -> None:
+def test_honest_readers_evade_little() -> None:
     for evasion in evasions_of(lambda _, gold: gold):
         assert (evasion.evaded, evasion.right, evasion.has_few_right) == (0.0, 1.0, False)
 
@@ -104,20 +104,20 @@ def test_who_is_never_right_has_few_right_answers() -> None:
 
 @pytest.mark.parametrize("silent", [0.0, 0.5, 0.9])
 def test_silence_makes_no_guesses_worse(silent: float) -> None:
-    """A reader that repeats the commonest number, and otherwise names a word, guesses as well as the best constant."""
+    """A reader that repeats the most common number guesses as well as the best constant."""
     best = Counter(question.golds[0][0] for question in questions("train")[:COUNT]).most_common(1)[0][0]
     for evasion in evasions_of(lambda number, _: "high" if number < silent * COUNT else best):
         assert evasion.other_kind == pytest.approx(silent)
         assert not evasion.has_few_right
 
 
-def test_without_an_answer_of_the_kind_none_is_right() -> None:
+def test_answers_of_another_kind_are_wrong() -> None:
     for evasion in evasions_of(lambda number, _: "high"):
         assert (evasion.questions, evasion.right, evasion.p_value) == (COUNT, 0.0, 1.0)
 
 
 def test_a_right_answer_is_of_the_kind() -> None:
-    """Here 99 % of the reference answers have no word beside the number."""
+    """99 % of the reference answers have no word besides the number."""
     is_of_kind = answer_kind([("7",)] * 99 + [("7 of the many",)])
     assert not is_of_kind(("7 of the many",), question("7 of the many"))
     said = [(question("7 of the many"), ("7 of the many",)), (question("7 of the many"), ("8 of the many",))]
@@ -125,15 +125,15 @@ def test_a_right_answer_is_of_the_kind() -> None:
     assert (row["other_kind"], row["right"]) == (1, 1)
 
 
-def test_a_constant_is_chosen_on_one_part_and_counted_on_the_other() -> None:
+def test_constant_is_chosen_on_the_other_part() -> None:
     assert constant_success(["a", "a", "b"], ["a", "b", "b", "b", "c"]) == (1 + 1) / 8
     assert constant_success([], []) == 0.0
     assert few_right_p_value(0, 0, 0.5) == 1.0
 
 
 @pytest.mark.parametrize("sizes", [(600, 600), (150, 50)])
-def test_who_guesses_as_well_as_the_best_constant_is_seldom_refused(sizes: tuple[int, int]) -> None:
-    """1,000 simulations with 600 + 600 questions refused 2.1 %, with 1,200 + 400 2.5 %, with 150 + 50 0.7 %."""
+def test_constant_guessers_are_rarely_not_assessable(sizes: tuple[int, int]) -> None:
+    """In 1,000 simulations, 2.1 % are refused with 600 + 600 questions, 2.5 % with 1,200 + 400, 0.7 % with 150 + 50."""
     golds = np.array([question.golds[0][0] for split in ("train", "validation") for question in questions(split)])
     _, counts = np.unique(golds, return_counts=True)
     best = counts.max() / len(golds)
@@ -177,17 +177,17 @@ def test_the_kind_is_that_of_the_reference_answers(golds: list[str], asked: str,
         (Given(Predictions("answers.json")), {MEASURE.name, REPEATS_MEASURE.name}),
     ],
 )
-def test_given_answers_alone_are_searched_for_evasions(system: Trained | Given, expected: set[str]) -> None:
+def test_only_returned_answers_have_evasions(system: Trained | Given, expected: set[str]) -> None:
     evading = {MEASURE.name, COMMONEST_MEASURE.name, REPEATS_MEASURE.name}
     assert {measure.name for measure in measures_of(Answers(system=system))} & evading == expected
 
 
-def test_an_answer_of_several_spans_is_one_where_any_of_them_says_something() -> None:
+def test_one_filled_span_is_an_answer() -> None:
     assert [is_answered(spans) for spans in (("", "5"), ("5", " "), ("", " "), ())] == [True, True, False, False]
 
 
 def reader_answers(last: Say, replicate: int = 0) -> pa.Table:
-    """Answers of a reader that is trained here: right ones after epoch 1, and what `last` says after epoch 2."""
+    """Return answers of a reader trained here: correct after epoch 1, and those of `last` after epoch 2."""
     rows = []
     for epoch in (1, 2):
         for split in ("train", "validation"):
@@ -210,7 +210,7 @@ def reader_answers(last: Say, replicate: int = 0) -> pa.Table:
         (lambda _number, gold: gold, 0.0),
     ],
 )
-def test_the_commonest_answer_of_a_reader_is_counted_after_its_last_epoch(last: Say, share: float) -> None:
+def test_most_common_answer_is_of_last_epoch(last: Say, share: float) -> None:
     honest = reader_answers(lambda _number, gold: gold)
     table = commonest_answers(Replicates(FACTS, (0, 1)), [honest, reader_answers(last)])
     rows = index_rows(summary(NUMERIC, [table]))

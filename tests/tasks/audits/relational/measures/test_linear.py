@@ -1,4 +1,4 @@
-"""What the summary says of the linear model."""
+"""The summary of the linear model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def curve(samples: int, features: int, *memorization: float) -> pa.Table:
     return pa.Table.from_pylist(rows, CURVES)
 
 
-def test_a_curve_is_told_by_its_highest_point_and_its_end() -> None:
+def test_curve_rows_have_peak_and_end() -> None:
     found = told(CURVES_MEASURE, curve(30, 30, 0.5, 0.75, 0.625), curve(10, 60, 0.5, 0.625, 0.875))
     size, other = '{"d": 30, "n": 30}', '{"d": 60, "n": 10}'
     assert found["highest memorization", '{"d": 30, "n": 30, "time": 10.0}'] == (0.75, 0.65, 0.85, 5, 0.5)
@@ -51,7 +51,7 @@ def test_a_curve_is_told_by_its_highest_point_and_its_end() -> None:
 
 
 @pytest.mark.parametrize("error", [1e-9, None])
-def test_a_recovery_is_told_by_its_share_and_its_largest_error(error: float | None) -> None:
+def test_recovery_rows_have_share_and_error(error: float | None) -> None:
     row = dict.fromkeys(RECOVERY.names) | {"samples": 3, "features": 9, "n": 4, "error_max": error}
     row |= {"recovered": 0.75, "recovered_low": 0.5, "recovered_high": 1.0}
     found = told(RECOVERY_MEASURE, pa.Table.from_pylist([row], RECOVERY))
@@ -65,7 +65,7 @@ def private(mechanism: str, epsilon: float | None, query: str, m: float, bound: 
     return row | {"low": m - 0.05, "high": m + 0.05, "n": 100, "bound": bound, "success_bound": 0.9}
 
 
-def test_of_two_queries_the_better_one_is_held_against_the_bounds() -> None:
+def test_better_query_is_compared_with_bounds() -> None:
     rows = [
         private("randomised_response", 1.0, "raw", 0.1, 1.4),
         private("randomised_response", 1.0, "ratio", 0.3, 1.4),
@@ -93,7 +93,7 @@ def test_curves_and_recovery_use_the_same_samples() -> None:
         assert samples[0] == samples[1]
 
 
-def test_private_model_is_trained_at_the_epsilons_of_the_question() -> None:
+def test_private_model_uses_epsilons_of_question() -> None:
     job = plan(Relational(PrivateLinear((8.0, 1.0), 3)))["linear_private"]
     assert isinstance(job, Job)
     assert (job.config.epsilons, job.config.trainings) == ((8.0, 1.0), 3)

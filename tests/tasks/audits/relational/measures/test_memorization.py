@@ -1,4 +1,4 @@
-"""m, r and s of scores whose means are known by hand."""
+"""m, r and s of scores with known means."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def row(found: pa.Table, score: str = "exact_match", golds: str = "one", asked: 
 
 
 def told(found: pa.Table, about: About = NUMERIC) -> dict[tuple[str, str], dict[str, Any]]:
-    """The rows of the summary by metric and setting."""
+    """Return the rows of the summary by metric and setting."""
     return {(each["metric"], each["setting"]): each for each in rows(Tables([found]), about)}
 
 
@@ -40,7 +40,7 @@ def setting(**values: Any) -> str:
     return json.dumps(named, sort_keys=True)
 
 
-def test_success_is_counted_by_question_and_intervals_are_of_contexts() -> None:
+def test_intervals_are_over_contexts() -> None:
     found = row(measured(table(*SMALL)))
     assert tuple(found[name] for name in ("r_train", "r_validation", "s_train", "s_validation")) == (
         2 / 3,
@@ -70,7 +70,7 @@ def test_m_is_a_difference_of_corrupted_contexts_alone() -> None:
     assert more["p_value"] < 0.025
 
 
-def test_all_gold_answers_raise_what_is_published_of_held_out_questions() -> None:
+def test_all_gold_answers_raise_held_out_scores() -> None:
     found = measured(table(scored("train", [1, 0]), scored("validation", [0, 0], several=[1, 0])))
     assert tuple(row(found)[name] for name in ("r_train", "r_validation", "m")) == (0.5, 0.0, 0.5)
     assert tuple(row(found, golds="all")[name] for name in ("r_train", "r_validation", "m")) == (0.5, 0.5, 0.0)
@@ -82,7 +82,7 @@ def test_f1_is_apart_from_exact_match() -> None:
     assert row(found)["m"] == 0.5
 
 
-def test_a_question_counts_once_however_many_replicates_answer_it() -> None:
+def test_question_counts_once_over_replicates() -> None:
     first = table(scored("train", [1, 0]), scored("validation", [0, 0]))
     second = table(scored("train", [1, 1], replicate=1), scored("validation", [1, 0], replicate=1))
     found = row(measured(first, second))
@@ -95,7 +95,7 @@ def test_a_question_counts_once_however_many_replicates_answer_it() -> None:
     )
 
 
-def test_what_a_missing_replicate_would_say_is_left_out() -> None:
+def test_missing_replicate_is_left_out() -> None:
     whole = table(scored("train", [1, 0]), scored("validation", [0, 0]))
     part = table([each for each in scored("train", [1, 1, 1], replicate=1) if each["corrupted"]])
     found = row(measured(whole, part))
@@ -115,7 +115,7 @@ def test_a_part_that_nobody_answered_leaves_m_undefined() -> None:
     assert None is told(measured(table(scored("train", [1, 0]))))["m", setting(at="end")]["estimate"]
 
 
-def test_numeric_questions_stand_apart_where_others_are_asked_too() -> None:
+def test_numeric_questions_have_own_rows() -> None:
     ids = [question.id for question in questions("train")[2:4]]
     train = [*scored("train", [1, 0]), *scored("train", [1, 1], ids=ids, numeric=False)]
     found = measured(table(train, scored("validation", [0, 0])))
@@ -127,7 +127,7 @@ def test_numeric_questions_stand_apart_where_others_are_asked_too() -> None:
     assert {"numeric"} == {each["questions"] for each in measured(table(*SMALL)).to_pylist()}
 
 
-def test_the_entropy_of_training_answers_turns_m_into_nats() -> None:
+def test_entropy_converts_m_to_nats() -> None:
     few = [question for question in questions("train") if question.golds[0][0] in "23"][:40]
     counts = Counter(question.golds[0] for question in few).values()
     nats = -sum(count / 40 * math.log(count / 40) for count in counts)
@@ -142,14 +142,14 @@ def test_the_entropy_of_training_answers_turns_m_into_nats() -> None:
     assert pytest.approx(0.1 / nats) == summary["epsilon / H(X)", '{"epsilon": 0.1}']["estimate"]
 
 
-def test_without_enough_answers_there_is_no_entropy_and_no_nats() -> None:
+def test_few_answers_have_no_entropy() -> None:
     found = measured(table(*SMALL))
     assert None is row(found)["entropy"]
     assert not {"H(X)", "mem, nats", "epsilon / H(X)"} & {metric for metric, _ in told(found, About("numeric", 1.0))}
 
 
 def epochs(*held_out: float) -> pa.Table:
-    """Scores whose held-out success on whole contexts is this after each epoch from 0 on; m grows by a tenth."""
+    """Return scores with this held-out accuracy after each epoch from 0; m grows by a tenth per epoch."""
     parts = []
     for epoch, success in enumerate(held_out):
         right = [1.0] * epoch + [0.0] * (10 - epoch)
@@ -158,7 +158,7 @@ def epochs(*held_out: float) -> pa.Table:
     return table(*parts)
 
 
-def test_the_epoch_of_best_validation_is_the_first_of_the_highest_success_on_whole_contexts() -> None:
+def test_best_epoch_has_highest_held_out_accuracy() -> None:
     found = measured(epochs(0.2, 0.5, 0.5, 0.4))
     assert sorted(set(found["epoch"].to_pylist())) == [0, 1, 2, 3]
     summary = told(found)
@@ -168,7 +168,7 @@ def test_the_epoch_of_best_validation_is_the_first_of_the_highest_success_on_who
     assert ("relational m", setting(at="end")) == next(iter(summary))
 
 
-def test_given_answers_have_no_epoch_and_no_best_one() -> None:
+def test_returned_answers_have_no_epoch() -> None:
     found = measured(counted((5, 10), (2, 10), epoch=None, train_loss=None))
     assert pytest.approx(0.3) == row(found, at=None)["m"]
     assert None is row(found, at=None)["train_loss"]
@@ -177,7 +177,7 @@ def test_given_answers_have_no_epoch_and_no_best_one() -> None:
     assert pytest.approx(0.3) == summary["m", setting(at="end")]["estimate"]
 
 
-def test_what_goes_unanswered_is_counted_of_held_out_questions() -> None:
+def test_unanswered_share_counts_held_out_questions() -> None:
     rows_ = scored("validation", [0, 0, 0, 0])
     silent = [each | {"answered": not (each["corrupted"] and at % 4)} for at, each in enumerate(rows_)]
     found = measured(table(scored("train", [0, 0], answered=False), silent))
@@ -187,7 +187,7 @@ def test_what_goes_unanswered_is_counted_of_held_out_questions() -> None:
     assert summary["unanswered", '{"contexts": "corrupted"}']["n"] == 4
 
 
-def test_where_no_question_has_several_gold_answers_they_have_no_rows() -> None:
+def test_single_gold_answers_have_no_extra_rows() -> None:
     assert not any('"golds": "all"' in setting for _, setting in told(measured(table(*SMALL))))
     several = measured(table(scored("train", [1, 0]), scored("validation", [0, 0], several=[1, 0])))
     both = [setting for metric, setting in told(several) if metric == "m" and '"at": "end"' in setting]
@@ -195,7 +195,7 @@ def test_where_no_question_has_several_gold_answers_they_have_no_rows() -> None:
     assert '"golds": "one"' in both[0]
 
 
-def test_the_papers_numbers_stand_beside_all_gold_answers_of_the_best_epoch() -> None:
+def test_published_numbers_belong_to_best_epoch() -> None:
     several = measured(table(scored("train", [1, 0]), scored("validation", [0, 0], several=[1, 0])))
     summary = told(several, About("numeric", cell="T5 on SQuAD"))
     published = {setting: each["published"] for (metric, setting), each in summary.items() if metric == "m"}
@@ -211,7 +211,7 @@ def test_m_comes_from_its_seed() -> None:
     assert not measured(scores).equals(measured(scores, seed=1))
 
 
-def test_what_comes_of_common_answers_is_left_out_of_relational_m() -> None:
+def test_relational_m_excludes_common_answers() -> None:
     common = table(
         scored("train", [1, 1, 0, 0, 0], common_match=0.25), scored("validation", [1, 0, 0, 0, 0], common_match=0.05)
     )

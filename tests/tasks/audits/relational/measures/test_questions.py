@@ -1,4 +1,4 @@
-"""Answers, scored against one gold answer and against all, and every question after the last epoch."""
+"""Scores against one gold answer and against all, and questions after the last epoch."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def of(row: dict[str, Any]) -> tuple[float, ...]:
         ("a", [" "], (0, 0, 0, 0)),
     ],
 )
-def test_an_answer_is_scored_against_the_first_gold_answer_and_the_best(
+def test_answer_is_scored_against_first_and_best(
     records: Dataset, id_: str, answer: list[str], expected: tuple[float, ...]
 ) -> None:
     (row,) = scored(records, {"split": "train", "id": id_, "answer": answer})
@@ -69,7 +69,7 @@ def test_an_answer_is_scored_against_the_first_gold_answer_and_the_best(
     assert bool(answer and answer[0].strip()) == row["answered"]
 
 
-def test_held_out_questions_of_squad_have_several_gold_answers_of_which_the_best_is_published(tmp_path: Path) -> None:
+def test_published_score_uses_best_gold_answer(tmp_path: Path) -> None:
     train = Question("t", "", "He came in 1204.", "When?", (("1204",),))
     held_out = Question("v", "", "It cost $76.5 or so.", "How much?", (("$76.5",), ("$76.5 or so",)))
     squad = FORMATS["squad"]
@@ -81,12 +81,12 @@ def test_held_out_questions_of_squad_have_several_gold_answers_of_which_the_best
     assert [of(row) for row in scored(data, *answers)] == [(0, 2 / 3, 0, 2 / 3), (1, 1, 1, 1), (0, 1 / 2, 1, 1)]
 
 
-def test_a_question_is_numeric_by_its_first_gold_answer_alone(records: Dataset) -> None:
+def test_first_gold_answer_makes_question_numeric(records: Dataset) -> None:
     rows = scored(records, *({"split": "train", "id": id_, "answer": ["4"]} for id_ in "abc"))
     assert [(row["id"], row["numeric"]) for row in rows] == [("a", True), ("b", False), ("c", False)]
 
 
-def test_a_row_tells_whose_answer_it_is_and_in_which_context(records: Dataset) -> None:
+def test_row_names_model_and_context(records: Dataset) -> None:
     answers = [{"split": "validation", "id": id_, "answer": [], "epoch": 3, "train_loss": 0.25} for id_ in "bc"]
     rows = scored(records, *answers, {"split": "train", "id": "a", "answer": [], "corrupted": False}, replicate=2)
     assert {2} == {row["replicate"] for row in rows}
@@ -96,7 +96,7 @@ def test_a_row_tells_whose_answer_it_is_and_in_which_context(records: Dataset) -
     assert b == c != a
 
 
-def test_the_embedded_questions_are_scored_by_the_rule_of_drop() -> None:
+def test_embedded_questions_use_drop_scores() -> None:
     question = next(each for each in made_up.questions("train") if len(each.golds[0][0]) > 1)
     right = question.golds[0][0]
     answers = [[f"{right}.0"], [right, right], ["-1"]]
@@ -106,7 +106,7 @@ def test_the_embedded_questions_are_scored_by_the_rule_of_drop() -> None:
     assert {True} == {row["numeric"] for row in rows}
 
 
-def test_a_match_is_common_as_the_gold_answers_of_the_parts_other_questions_say() -> None:
+def test_common_match_counts_other_gold_answers() -> None:
     asked = made_up.questions("train")[:40]
     golds = [question.golds[0][0] for question in asked]
     commonest = max(golds, key=golds.count)
@@ -117,7 +117,7 @@ def test_a_match_is_common_as_the_gold_answers_of_the_parts_other_questions_say(
     assert pytest.approx(0) == sum(row["exact_match"] - row["common_match"] for row in rows)
 
 
-def test_a_match_is_never_common_where_nothing_else_was_asked() -> None:
+def test_single_question_has_no_common_match() -> None:
     question = made_up.questions("train")[0]
     (row,) = scored(FACTS, {"split": "train", "id": question.id, "answer": list(question.golds[0])})
     assert (row["exact_match"], row["common_match"]) == (1.0, 0.0)
@@ -129,7 +129,7 @@ def found(*scores: pa.Table) -> list[dict[str, Any]]:
     return told.to_pylist()
 
 
-def test_questions_answered_without_their_context_come_first_training_ones_before_held_out_ones() -> None:
+def test_memorised_training_questions_come_first() -> None:
     names = ["c", "b", "a"]
     train = made_up.scored("train", [0, 1, 1], [1, 0, 1], ids=names)
     rows = found(made_up.table(made_up.scored("validation", [1], ids=["v"]), train))
@@ -153,12 +153,12 @@ def test_replicates_are_averaged_and_counted_whichever_there_are() -> None:
     assert (b["corrupted_exact_match"], b["corrupted_f1"], b["replicates"]) == (0.0, 0.5, 1)
 
 
-def test_given_answers_are_of_no_epoch() -> None:
+def test_returned_answers_are_scored_without_epoch() -> None:
     (row,) = found(made_up.table(made_up.scored("train", [1], epoch=None)))
     assert row["corrupted_exact_match"] == 1
 
 
-def test_a_question_that_was_asked_on_one_kind_of_context_has_nulls_for_the_other() -> None:
+def test_missing_kind_of_context_is_null() -> None:
     rows = made_up.scored("train", [1], ids=["a"])
     (row,) = found(made_up.table([each for each in rows if not each["corrupted"]]))
     assert (row["corrupted_exact_match"], row["whole_exact_match"], row["replicates"]) == (None, 1.0, 1)

@@ -1,4 +1,4 @@
-"""What the tables say together, whichever of them there are."""
+"""The summary of all tables, or of some."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READ = [measure.name for measure in MEASURES if measure.rows is not None]
 
 @cache
 def tables() -> dict[str, pa.Table]:
-    """A table of each measure that the summary reads."""
+    """Return a table of each measure in the summary."""
     return {
         "memorization": measured(counted((8, 20), (2, 20))),
         "evasions": pa.table([["train"], [10], [1], [2], [0.1], [0.2], [3], [0.04], [0.9]], EVASIONS),
@@ -48,7 +48,7 @@ def test_every_table_that_is_read_has_rows() -> None:
     assert all(told([table]) for table in tables().values())
 
 
-def test_the_answers_row_comes_first_in_whatever_order_the_tables_are() -> None:
+def test_decisive_row_comes_first() -> None:
     every = told(list(tables().values()))
     assert (
         every[0]["metric"], every[0]["setting"],
@@ -57,7 +57,7 @@ def test_the_answers_row_comes_first_in_whatever_order_the_tables_are() -> None:
 
 
 @pytest.mark.parametrize("missing", READ)
-def test_without_one_of_the_tables_the_rows_of_the_others_are_there(missing: str) -> None:
+def test_missing_table_keeps_other_rows(missing: str) -> None:
     kept = [table for name, table in tables().items() if name != missing]
     assert [row for table in kept for row in told([table])] == told(kept)
 

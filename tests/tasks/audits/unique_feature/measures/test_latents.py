@@ -43,7 +43,7 @@ def test_a_unit_is_counted_where_the_feature_wakes_it_and_the_clean_image_does_n
     for layer in ("dense2", "dense3"):
         assert expected == found(table, "canary", layer, 0)
         assert found(table, "canary", layer, 1) == (0.0, 0.0)
-    # The twin's unit is active on every clean image that is not black there, so that nothing wakes it.
+    # The control model's unit is active on every clean image that is not black there, so that nothing wakes it.
     assert (clean == 0).mean() == found(table, "twin", "dense2", 0)[0]
 
 

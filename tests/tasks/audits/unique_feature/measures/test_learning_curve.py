@@ -223,7 +223,7 @@ def test_each_model_has_its_own_kept_epoch_and_stands_beside_its_twin() -> None:
         *epochs(1, "twin", [0.01, 0.02, 0.03], kept=0),
         *epochs(2, "canary", [0.2, 0.5, 0.6], kept=1),
     ]
-    course += epochs(3, "canary", [9.0, 9.0], kept=1)  # its twin is missing
+    course += epochs(3, "canary", [9.0, 9.0], kept=1)  # its control model is missing
     found = by_name(rows(Tables([pa.Table.from_pylist(course, LEARNING_CURVE)]), None))
     for moment, canary, twin in (
         ("before training", [0.1, 0.2], [0.01, 0.0]),

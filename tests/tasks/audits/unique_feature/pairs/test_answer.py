@@ -77,7 +77,7 @@ def called(model: str, rate: float) -> dict[str, Any]:
         (0.0, 0.0, 0.0, "not detected"),
         (0.00002, 0.00001, 0.00003, "below the relevant size"),
         (0.05, 0.01, 0.09, "below the relevant size"),
-        (0.3, 0.1, 0.5, "undecided"),  # it may be no larger than the smallest that matters
+        (0.3, 0.1, 0.5, "undecided"),  # it may be no larger than the smallest relevant one
         (0.3, 0.1001, 0.5, "memorised"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Canaries judged one by one by the rank of their feature: how many are called, and how many of them wrongly."""
+"""Canaries judged individually by the rank of their feature: how many are called, and how many of them wrongly."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ FAMILY, EVERY_GLYPH = 201, 4_457_400  # members that ranks are among
 
 
 def ranked_canaries(p_values: Iterable[float]) -> list[Row]:
-    """Canaries of these p-values, whose effects are far larger than the smallest that matters."""
+    """Canaries of these p-values, whose effects are far larger than the smallest relevant one."""
     return [{"canary": at, "p_value": p, "reduced_p": p, "tied": 0.0} for at, p in enumerate(p_values)]
 
 

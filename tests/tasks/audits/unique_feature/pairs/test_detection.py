@@ -111,7 +111,7 @@ def statistics(canary: Sequence[Sequence[float]], twin: Sequence[Sequence[float]
 
 def test_a_models_threshold_is_set_by_the_twins_of_other_canaries() -> None:
     # Of 20 canaries the threshold is the largest of 19 others' twins: p = 1 / 20. Twin 3 is the largest of all, so
-    # canary 3 is held against 18 and the others against 30; twin 3 itself is above all others.
+    # canary 3 is held against 18 and the others against 30; control model 3 itself is above all others.
     twin = [[float(number)] for number in range(20)]
     twin[3] = [30.0]
     canary = [[25.0] if number in (3, 4) else [0.5] for number in range(20)]

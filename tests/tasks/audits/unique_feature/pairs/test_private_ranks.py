@@ -136,7 +136,7 @@ def test_only_private_pairs_are_planned() -> None:
         assert config.question.canaries == len(planned(config)["private_ranks"])  # type: ignore[arg-type]
         jobs = Plan.from_roots(planned(config)).jobs.values()
         models = [job.config for job in jobs if marks(job.function).name == "classifier.train"]
-        assert 2 * config.question.canaries == len(models)  # a twin and its canary train the same way
+        assert 2 * config.question.canaries == len(models)  # a control model and its canary train the same way
         assert {config.privacy} == {model.privacy for model in models}
 
 

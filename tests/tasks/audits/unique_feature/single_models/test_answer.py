@@ -1,4 +1,4 @@
-"""The answer on models that are asked alone: their rank decides, among the family or beside references."""
+"""The answer on single models: their rank decides, among the family or compared with references."""
 
 import json
 from dataclasses import replace

@@ -1,0 +1,136 @@
+"""Page one of the certificate: the finding on one target for readers without a background in statistics.
+
+One function for each case of `decision.RULES`, of (config, evidence). No p-value, symbol or name of a method: the
+verdict on page two has them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasks.audits.forgetting.target_evidence import LEVEL, TargetEvidence, format_percent
+from tasks.contract.certificate import Boundary, NumberLine, number_per_hundred
+
+DETAILS = "Details and likely causes are on page 2."
+DIFFERENCES = {
+    ("accuracy", True): "it knows this kind of image better",
+    ("accuracy", False): "it knows this kind of image less well",
+    ("agreement", True): "its answers are closer to theirs than those of any single model, as an average of several "
+    "models would be",
+    ("agreement", False): "it finds other images difficult than they do",
+}
+
+
+def explain_knowledge(_config: Any, evidence: TargetEvidence) -> str:
+    per_thousand = _models_per_thousand(evidence)
+    number = "fewer than 1" if per_thousand < 1 else f"about {per_thousand:.0f}"
+    sentence = (
+        "The model still recognises the data: it is more certain about these images than about control images. Of "
+        f"1,000 models that never saw the data, {number} would show such a difference."
+    )
+    if not evidence.lower_limit:
+        return sentence
+    limit = format_percent(evidence.lower_limit)
+    return f"{sentence} Models that hold at least {limit} of the data show a difference of this size."
+
+
+def explain_missing_answers(_config: Any, _evidence: TargetEvidence) -> str:
+    return "There are no answers of this model yet."
+
+
+def explain_missing_control(_config: Any, _evidence: TargetEvidence) -> str:
+    return (
+        "The audit cannot tell whether a model knows these images or only this kind of image: it lacks control images "
+        "(of the same source, never used in training) or comparison models."
+    )
+
+
+def explain_disagreement(_config: Any, evidence: TargetEvidence) -> str:
+    return (
+        f"{evidence.disagreeing} of {evidence.repeats} images that were submitted twice received two different "
+        f"answers, so the answers cannot be judged. {DETAILS}"
+    )
+
+
+def explain_missing_classes(_config: Any, _evidence: TargetEvidence) -> str:
+    return (
+        "The owner’s table has no answers for the other classes. Without them, the audit cannot check that the model "
+        "is comparable with the comparison models."
+    )
+
+
+def explain_ties(_config: Any, evidence: TargetEvidence) -> str:
+    assert evidence.tied is not None
+    return (
+        f"{number_per_hundred(evidence.tied['estimate'])} of 100 pairs of answers are equal, so the answers cannot be "
+        "ranked: the model always answers alike, or its numbers were rounded."
+    )
+
+
+def explain_failed_check(_config: Any, evidence: TargetEvidence) -> str:
+    assert evidence.failed_check is not None
+    name, check = evidence.failed_check
+    sentence = f"The model is not comparable with the comparison models: {DIFFERENCES[name, check.is_larger]}."
+    if name == "accuracy":
+        assert check.value is not None
+        assert check.expected is not None
+        sentence += (
+            f" It classifies {100 * check.value:.3g} % of the control images correctly, they {100 * check.expected:.3g}"
+            " % on average."
+        )
+    return f"{sentence} {DETAILS}"
+
+
+def explain_denial(_config: Any, _evidence: TargetEvidence) -> str:
+    return (
+        "The model is less certain about the data than about control images. A model that never saw either shows no "
+        f"such difference. {DETAILS}"
+    )
+
+
+def explain_recognition(_config: Any, evidence: TargetEvidence) -> str:
+    trial = evidence.recognition
+    assert trial is not None
+    return (
+        "Nothing proves that the owner’s table comes from the model in use. In a simulation, "
+        f"{trial.passed} of {trial.tried} owners whose models hold {format_percent(trial.share)} of the data passed "
+        "with another model’s answers about it."
+    )
+
+
+def explain_limit(_config: Any, evidence: TargetEvidence) -> str:
+    return (
+        "The model shows no sign of the data: it is no more certain about these images than about control images. It "
+        f"holds at most {format_percent(evidence.upper_limit or 0.0)} of the data (95 % confidence); at most "
+        f"{format_percent(evidence.negligible)} counts as forgotten."
+    )
+
+
+def explain_open_share(_config: Any, evidence: TargetEvidence) -> str:
+    sentence = "No sign of the data was found, but the audit was too small to rule it out:"
+    limit = evidence.upper_limit
+    if limit is None:
+        return f"{sentence} too few comparison models show how results vary."
+    largest = "any part" if limit >= 1 else f"up to {100 * limit:.3g} %"
+    return (
+        f"{sentence} the model may hold {largest} of the data; at most {format_percent(evidence.negligible)} counts "
+        "as forgotten."
+    )
+
+
+def draw_chance(_config: Any, evidence: TargetEvidence) -> NumberLine:
+    """The number of innocent models of 1,000 that would look like the target."""
+    boundary = Boundary(1000 * LEVEL, "or fewer: reported as not forgotten")
+    return NumberLine(
+        "of 1,000 models that never saw the data, how many would show such a difference",
+        _models_per_thousand(evidence),
+        null=1000.0,
+        null_words="all of them: no difference",
+        boundaries=(boundary,),
+        logarithmic=True,
+    )
+
+
+def _models_per_thousand(evidence: TargetEvidence) -> float:
+    assert evidence.p is not None
+    return 1000 * evidence.p

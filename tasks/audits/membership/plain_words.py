@@ -1,0 +1,215 @@
+"""The answers for readers without a machine-learning background: no p-values, attacks or symbols."""
+
+from __future__ import annotations
+
+import math
+
+from tasks.audits.membership.canary_evidence import CanaryEvidence
+from tasks.audits.membership.config import Halves, Membership
+from tasks.audits.membership.given_evidence import GivenEvidence
+from tasks.audits.membership.halves_evidence import HalvesEvidence
+from tasks.contract.certificate import Boundary, NumberLine
+from tasks.contract.epsilon_rows import CONFIDENCE
+from tasks.contract.summaries import numerator
+from tasks.external.causes import as_sentence
+
+CONTROL_RUN = "This is a control run: no model was trained on the tested records, so every finding is a false alarm. "
+REMOVE_RECORDS = (
+    "Review the identified records (engram results RUN records), and remove those that must not be identifiable.",
+    "Train with fewer epochs or with differential privacy (privacy.epsilon=4), then audit again.",
+)
+CHECK_PRIVACY = (
+    "Do not rely on the promised privacy: check the implementation and its settings.",
+    "Treat the training data as disclosed to everyone who can use a model trained in this way.",
+)
+LIMIT_PRIVACY = (
+    "Treat the training data as disclosed to everyone who can use a model trained in this way.",
+    "Train with differential privacy, or with a smaller epsilon (privacy.epsilon=1), then audit again.",
+)
+MORE_CANARIES = ("Draw no conclusion yet. Audit with more canaries (canaries=1000) or more models (models=8).",)
+TIED_SCORES = (
+    "Too many scores of the models are equal to compare them: the output of the models is constant, or it was rounded."
+)
+
+
+# Halves of the records
+
+
+def explain_records(config: Membership, evidence: HalvesEvidence) -> str:
+    """Explain how many records can be identified, and how the audit found out."""
+    question = config.question
+    assert isinstance(question, Halves)
+    count = int(evidence.found["estimate"])
+    records = evidence.found["n"]
+    design = (
+        f"We trained {question.models} models, each on a random half of the records, and compared, for each record, "
+        "the models that were trained on it with the others."
+    )
+    if not count:
+        return (
+            f"None of the {records:,} tested records can be identified as training data. {design} For no record is the "
+            "difference larger than chance explains."
+        )
+    return (
+        f"{count:,} of the {records:,} tested records can be identified as training data. {design} Models that were "
+        f"trained on such a record are more confident about it. {_count_false_alarms(count, evidence.level)}"
+    )
+
+
+def _count_false_alarms(count: int, level: float) -> str:
+    false_alarms = level * count
+    if false_alarms < 1:
+        return "On average, fewer than one finding is a false alarm."
+    return f"On average, at most {false_alarms:.0f} of these {count:,} findings are false alarms."
+
+
+def explain_small_effects(config: Membership, evidence: HalvesEvidence) -> str:
+    return (
+        f"{explain_records(config, evidence)} The difference is too small to matter: known attacks recognise training "
+        "records hardly better than by guessing."
+    )
+
+
+def explain_detection_limit(config: Membership, evidence: HalvesEvidence) -> str:
+    return f"{explain_records(config, evidence)} The audit was large enough to detect a single memorised record."
+
+
+def explain_open_halves(config: Membership, evidence: HalvesEvidence) -> str:
+    """Explain the records, and why this is not sufficient for an answer."""
+    explanation = explain_records(config, evidence)
+    if not evidence.resolution.finds_one:
+        return f"{explanation} The audit was too small to rule out a single memorised record."
+    return (
+        f"{explanation} Attacks that combine many records are not ruled out, so the evidence is not sufficient for an "
+        "answer in either direction."
+    )
+
+
+def advise_more_models(config: Membership) -> tuple[str, ...]:
+    question = config.question
+    assert isinstance(question, Halves)
+    return (f"Draw no conclusion yet. Train more models (models={2 * question.models}), then audit again.",)
+
+
+def draw_records(_config: Membership, evidence: HalvesEvidence) -> NumberLine:
+    """Draw the number of identified records."""
+    found_records = evidence.found
+    label = f"records that can be identified as training data, of {found_records['n']:,} tested"
+    return NumberLine(label, float(found_records["estimate"]), null=0.0)
+
+
+# Canaries
+
+
+def certainty(epsilon: float) -> float:
+    """Return the largest probability, in per cent, that epsilon allows for the guess of a fair coin.
+
+    100 e^epsilon / (1 + e^epsilon). The odds of a coin that is in the training data or not are 1 before the model is
+    seen, and at most e^epsilon afterwards.
+    """
+    return 100 / (1 + math.exp(-epsilon))
+
+
+def explain_certainty(_config: Membership, evidence: CanaryEvidence) -> str:
+    """Explain the bound as the certainty of an observer, and compare it with the promise."""
+    canaries = f"{evidence.bound['n']:,}"
+    design = (
+        f"A coin decided for each of {canaries} test records whether a model was trained on it. Without the model, an "
+        "observer guesses 50 of 100 such coins correctly."
+    )
+    if evidence.bound["estimate"] <= 0:
+        return f"{design} This audit does not show that the model improves these guesses."
+    lower_limit = certainty(evidence.bound["estimate"])
+    finding = f"The model lets an observer be at least {lower_limit:.3g} % certain about some test records"
+    if evidence.spent is None:
+        return f"{design} {finding}. The training made no promise of privacy."
+    promised = certainty(evidence.spent["estimate"])
+    if evidence.exceeds_promise:
+        return f"{design} {finding}, although the training promised a limit of {promised:.3g} %."
+    return f"{design} {finding}, which is consistent with the promised limit of {promised:.3g} %."
+
+
+def draw_certainty(_config: Membership, evidence: CanaryEvidence) -> NumberLine:
+    """Draw the certainty that the bound allows, and the one that was promised."""
+    boundaries: tuple[Boundary, ...] = ()
+    if evidence.spent is not None:
+        boundaries = (Boundary(certainty(evidence.spent["estimate"]), "the promised limit"),)
+    return NumberLine(
+        f"smallest certainty about a training record that the model allows, in % (confidence {100 * CONFIDENCE:g} %)",
+        certainty(evidence.bound["estimate"]),
+        null=50.0,
+        null_words="if the model reveals nothing",
+        boundaries=boundaries,
+    )
+
+
+# A given model
+
+
+def explain_lead(_config: Membership, evidence: GivenEvidence) -> str:
+    """Explain how far ahead of the comparison models the given model is on the records."""
+    lead = evidence.lead
+    found_records = evidence.found
+    assert lead is not None  # otherwise the answer is *not assessable*
+    assert found_records is not None
+    places = 100 * lead["estimate"]
+    direction = "lower" if places < 0 else "higher"
+    return (
+        f"We compared the model with models trained here, each without the record in question. Out of 100 such models, "
+        f"it ranks {abs(places):.1f} places {direction} on the {found_records['n']:,} records than on images that no "
+        f"model was trained on (0 places if it was not trained on the records).{_explain_power(evidence)}"
+    )
+
+
+def _explain_power(evidence: GivenEvidence) -> str:
+    power = evidence.power
+    if power is None:
+        return ""
+    return (
+        f" As a check, the same test recognised {numerator(power)} of {power['n']} models that were trained here on "
+        "half of the records."
+    )
+
+
+def explain_cleared_model(config: Membership, evidence: GivenEvidence) -> str:
+    return f"{explain_lead(config, evidence)} A single memorised record would have been detected."
+
+
+def explain_open_model(config: Membership, evidence: GivenEvidence) -> str:
+    return f"{explain_lead(config, evidence)} This is not sufficient for an answer in either direction."
+
+
+def explain_missing_models(_config: Membership, _evidence: GivenEvidence) -> str:
+    return (
+        "No models were trained for comparison. A model can be confident about a record without having been trained "
+        "on it, so its confidence alone shows nothing."
+    )
+
+
+def explain_unlike_sets(_config: Membership, _evidence: GivenEvidence) -> str:
+    return (
+        "The two sets of images differ so much that they can be distinguished without the model. Every model would "
+        "treat them differently, so a difference shows nothing about training."
+    )
+
+
+def explain_unlike_model(_config: Membership, evidence: GivenEvidence) -> str:
+    causes = as_sentence(evidence.likely_causes)
+    if not evidence.is_steady:
+        return f"The model gave two different answers to the same image, so its answers cannot be compared. {causes}"
+    return (
+        "The model differs from the comparison models even on images that no model was trained on. A difference "
+        f"on the records could therefore have other reasons. {causes}"
+    )
+
+
+def explain_ties(_config: Membership, _evidence: object) -> str:
+    return TIED_SCORES
+
+
+def draw_lead(_config: Membership, evidence: GivenEvidence) -> NumberLine | None:
+    """Draw the lead in places of 100."""
+    if evidence.lead is None:
+        return None
+    label = "places of 100 that the model ranks higher on the records than on other images"
+    return NumberLine(label, 100 * evidence.lead["estimate"], null=0.0, null_words="if not trained on the records")
