@@ -181,8 +181,8 @@ def load_with_boxes(dataset: Dataset, correlation: float = 0.0) -> BoxedPictures
 def _scenes_of(dataset: Dataset, content: Content, correlation: float) -> BoxedPictures:
     if dataset.name == SCENES and isinstance(content, Blended) and isinstance(content.digits, Digits):
         return scenes.scenes(content.digits.text, content.encoded, correlation)
-    holding = f"{SCENES}, imagenet, imagenet:PATH and boxed:TABLE"
-    raise DatasetError(f"data set {dataset.name!r} contains no boxed images; use one of {holding}")
+    holding = f"{SCENES}, imagenet, imagenet:PATH or boxed:TABLE"
+    raise DatasetError(f"data set {dataset.name!r} contains no boxed images; use {holding}")
 
 
 def open_pictures(dataset: Dataset, held: Held = "auto") -> PictureSet:

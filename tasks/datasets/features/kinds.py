@@ -224,7 +224,7 @@ class Words(Ranged):
         if not self.words or self.words != " ".join(self.words.split(" ")).strip() or not self.words.isprintable():
             yield f"words is {self.words!r}; it must be one line, without spaces at its ends"
         if any(unicodedata.bidirectional(character) in ("R", "AL") for character in self.words):
-            yield f"words is {self.words!r}; only left-to-right text is supported: use a picture instead"
+            yield f"words is {self.words!r}; it must be left-to-right text: use a picture instead"
         if self.box and not self.ink:
             yield "ink is 0, which is invisible in a box of 0; it must be at least 1"
 

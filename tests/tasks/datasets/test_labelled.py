@@ -165,7 +165,7 @@ def test_any_size_is_resized_as_asked(tmp_path: Path) -> None:
     folder = scans.classes(tmp_path / "scans")
     odd = scans.saved(folder / "dog" / "03.png", pixels(1, 3, 9, 7))
     said = refused(f"folder:{folder}")
-    assert f"{odd} is 9 x 7, 00.png 6 x 5; all must be of one size: add #64x64, or another height x width" in said
+    assert f"{odd} is 9 x 7, 00.png 6 x 5; all images must have one size: add #64x64, or another height x width" in said
     images = load(pin(Dataset(f"folder:{folder}#8x10#rgb")))
     assert images.shape == (8, 10, 3)
     expected = Image.fromarray(pixels(1, 3, 9, 7)).resize((10, 8), Image.Resampling.BILINEAR)

@@ -311,7 +311,7 @@ def test_random_words_have_the_cover_and_another_colour_in_every_pixel() -> None
         ({"words": ""}, "words is ''; it must be one line, without spaces at its ends"),
         ({"words": " J"}, "words is ' J'; it must be one line, without spaces at its ends"),
         ({"words": "J\nD"}, r"words is 'J\nD'; it must be one line, without spaces at its ends"),
-        ({"words": "\u05d0"}, "words is '\u05d0'; only left-to-right text is supported: use a picture instead"),
+        ({"words": "\u05d0"}, "words is '\u05d0'; it must be left-to-right text: use a picture instead"),
         ({"size": 3}, "size is 3; it must be at least 4"),
         ({"top": -1}, "top is -1; it must be at least 0"),
         ({"ink": 256}, "ink is 256; it must be from 0 to 255"),
