@@ -57,7 +57,7 @@ def test_questions_lead_to_a_commented_file_and_its_price(tmp_path: Path) -> Non
     assert "unique_feature, written to audit.yaml: " in said
     assert " here, " in said
     text = (tmp_path / "audit.yaml").read_text()
-    assert '  # What is in that image? A letter, words:... or picture:FILE\n  feature: "B"\n' in text
+    assert '  # Feature in that image? A letter, words:... or picture:FILE\n  feature: "B"\n' in text
     schema, situation, *_ = text.splitlines()
     assert schema.startswith("# yaml-language-server: $schema=https://")
     assert schema.endswith("/docs/schema/unique_feature.json")

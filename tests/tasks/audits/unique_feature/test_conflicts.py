@@ -1,4 +1,4 @@
-"""Settings that contradict each other, or that are of another question, are refused in one line that names them."""
+"""Refusals of contradictory settings and of settings of another question."""
 
 from __future__ import annotations
 
