@@ -68,11 +68,11 @@ def test_question_is_selected_by_its_fields(fields: dict[str, Any], question: Qu
         ({"question": "document"}, "question is 'document'; allowed: secrets, planted, identifiers, documents"),
         ({"planted": "true"}, "'planted' is not a field but a choice of question: write question=planted"),
         ({"question": "comparison"}, r"question\.comparison_texts is missing"),
-        ({"documents": 4, "identifiers": "uuid4"}, "identifiers is a field of question=identifiers, and another"),
+        ({"documents": 4, "identifiers": "uuid4"}, "identifiers is a field of question=identifiers, but another"),
         ({"question": "identifiers", "epochs": 3}, "epochs is not a field of question=identifiers"),
         ({"identifiers": "uuid4", "base": "tiny-gpt", "outputs": "p.csv"}, "base is not a field of .*source=table"),
         ({"adaptation": "full", "rank": 4}, "rank is not a field of question.tuning.adaptation=full"),
-        ({"secret": SECRET}, "secret stands for several fields; write question=planted question.secret=VALUE or"),
+        ({"secret": SECRET}, "secret is ambiguous; write question=planted question.secret=VALUE or"),
         (
             {"adaptation": "lora", "precision": "bfloat16"},
             "precision: expected float32 for the small model tiny-gpt, got bfloat16",
