@@ -287,7 +287,8 @@ def main(arguments: Sequence[str]) -> None:
     known_shares = ", ".join(f"{share:g}" for share in world_config.draws.partial)
     setting["audit"] = (
         f"{images} images, half of them held back; models of 1,000 images, a share of {options.share:g} of D_C; "
-        f"{world_config.draws.replicates} replicates, known shares {known_shares}; mlp1, {world_config.draws.epochs} epochs"
+        f"{world_config.draws.replicates} replicates, known shares {known_shares}; mlp1, "
+        f"{world_config.draws.epochs} epochs"
     )
     setting["seeds"] = f"{options.seed} to {options.seed + options.worlds - 1}, one for each of the worlds"
     publish_counts("Owners with data of their own", setting, markdown(results) + describe_trials(trials), options.out)
