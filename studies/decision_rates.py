@@ -134,7 +134,7 @@ REMEMBERED = (0.1, 0.12, 0.15, 0.3, 0.6)
 
 def judge_readers(seed: int, _store: Path) -> Answers:
     """The answers about simulated owners who remember a share of the training questions."""
-    size = relational_evasion.size(tiny=False, seed=seed, trained=0)
+    size = relational_evasion.size(tiny=False, seed=seed, readers=0)
     answers = {}
     for share in (relational_evasion.GUESSED, *REMEMBERED):
         chance = random.Random(f"{seed} {share}")
