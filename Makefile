@@ -5,7 +5,7 @@ UV := uv==0.13.8
 
 .PHONY: quickstart install docs test test-all test-orchestration test-clusters test-whole test-audits test-tasks test-gpu check check-types check-tests lint types chaos frozen bench wheel lock clean
 
-# The whole set where there is an NVIDIA GPU, or where it is installed already; else what runs without one.
+# All packages if there is an NVIDIA GPU or they are already installed; otherwise the packages for CPUs.
 INSTALLED := .venv/$(if $(shell nvidia-smi -L 2>/dev/null)$(wildcard .venv/ready),ready,cpu)
 
 quickstart: $(INSTALLED)
@@ -13,9 +13,9 @@ quickstart: $(INSTALLED)
 
 install: $(INSTALLED)
 
-# In five parts side by side, lint and types beside them: much of the first four is waiting for clusters, servers and disks.
-# Pages are tested beside trainings, benches beside whole commands, so that the parts end at about the same time.
-# Tests that need a cluster of Ray are in two parts: each process of tests starts its own cluster, which takes seconds.
+# Five parts of tests, lint and types run in parallel: the first four parts mostly wait for clusters, servers and disks.
+# Tests of pages are in one part with trainings, and benches with whole commands, so that the parts take similar times.
+# Tests with a Ray cluster are in two parts, because each process of tests starts its own cluster, which takes seconds.
 ORCHESTRATION := tests/orchestrator $(foreach name,live search,tests/dashboards/test_$(name).py)
 TYPED := tests/orchestrator/scaffold/test_scaffold.py::test_a_new_audit_is_typed
 AUDITS := $(foreach name,deja_vu density examples forgetting given label predictions questions relational,$(wildcard tests/test_$(name)*.py)) tests/tasks/audits
@@ -25,15 +25,15 @@ PARTS := lint types test-orchestration test-clusters test-whole test-audits test
 BESIDE := $(MAKE) --no-print-directory --jobs $(words $(PARTS)) --keep-going --output-sync=line $(PARTS)
 PYTEST := $(BIN)/python -m pytest
 ALONE = $(PYTEST)
-# The tests start some thousand processes; where none may write bytecode, each would compile the whole house anew.
+# The tests start thousands of processes; without stored bytecode, each one would compile all modules again.
 COMPILE := $(BIN)/python -m compileall -q engram orchestrator tasks dashboards tests bench studies measurement
 
 test: .venv/ready
-	@echo "lint, types, and in five parts all tests that are not slow: each says at its end what it found (10 minutes on 2 cores)"
+	@echo "lint, types, and in five parts all tests that are not slow: each prints its result when it finishes (10 minutes on 2 cores)"
 	@$(COMPILE)
 	@$(BESIDE) PYTEST='$(PYTEST) -m "not slow"'
 
-# While you work: lint, types and the fast tests that the changes since BASE affect, nearest first, for about a minute.
+# During development: lint, types and the fast tests that the changes since BASE affect, nearest first, about a minute.
 check: .venv/ready
 	@$(MAKE) --no-print-directory --jobs 3 --keep-going --output-sync=line lint check-types check-tests
 
@@ -43,10 +43,10 @@ check-types: .venv/ready
 check-tests: .venv/ready
 	$(BIN)/python -m tests.affected --base $(or $(BASE),HEAD)
 
-# The slow ones too, and which lines and branches of the code were never run by the others, in the parts that run it in their
-# process: to count them would make the slow ones slower still.
+# Also the slow tests, and the coverage of lines and branches in the parts that run the code in their own process; coverage
+# would slow the other parts down further.
 test-all: .venv/ready
-	@echo "lint, types, and in five parts all tests: each says at its end what it found (a quarter of an hour on 2 cores)"
+	@echo "lint, types, and in five parts all tests: each prints its result when it finishes (a quarter of an hour on 2 cores)"
 	@rm -f .coverage .coverage.*
 	@$(COMPILE)
 	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest --cpu-durations' ALONE='$(PYTEST) --cpu-durations'
@@ -65,11 +65,10 @@ test-whole: .venv/ready
 test-audits: .venv/ready
 	$(PYTEST) $(AUDITS)
 
-# Tests that compute: they rarely wait.
 test-tasks: .venv/ready
 	$(PYTEST) $(addprefix --ignore=,$(ORCHESTRATION) $(CLUSTERS) $(WHOLE) $(AUDITS))
 
-# What only a machine with an NVIDIA GPU can show. All other tests see no GPU, since they compare bits.
+# Tests that need an NVIDIA GPU. The GPU is hidden from all other tests, because they compare bits.
 test-gpu: .venv/ready
 	$(PYTEST) --gpu tests/tasks/training/test_gpu.py tests/tasks/numerics/test_nearest_neighbours.py
 
@@ -77,16 +76,16 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# The written audit is checked with what mypy has just found out about all modules that it imports.
+# The generated audit is checked with mypy's cache of all imported modules.
 types: .venv/ready
 	$(BIN)/mypy
 	$(ALONE) -q --no-header $(TYPED)
 
-# Faults of every kind, after each of which the tables must come out bit for bit: make chaos CHAOS="--faults 20 --seed 1"
+# Injects faults of every kind and compares the tables bit for bit: make chaos CHAOS="--faults 20 --seed 1"
 chaos: .venv/ready
 	$(BIN)/python -m tests.chaos $(CHAOS)
 
-# What this tree changes for users since the commit BASE: plans, tables, figures and texts, all computed here for both.
+# Changes for users since the commit BASE: plans, tables, figures and texts, computed here for both versions.
 frozen: .venv/ready
 	$(BIN)/python -m tests.frozen $(BASE)
 
@@ -94,20 +93,20 @@ bench: .venv/ready
 	$(BIN)/python -m bench.orchestration
 	$(BIN)/python -m bench.training
 
-# The pages of docs/ as a site in site/, with the page of commands written anew; a link that leads nowhere ends it.
+# Builds the site of docs/ in site/ and rewrites the page of commands; a broken link is an error.
 docs: .venv/ready
 	$(BIN)/python -m orchestrator.cli.reference docs
 	$(BIN)/python -m orchestrator.python_stub
 	$(BIN)/zensical build --strict
 
-# What the machines of cluster.yaml install: dist/*.whl, so a wheel of another version goes; nothing else in dist/ does.
+# The machines of cluster.yaml install dist/*.whl, so wheels of other versions are deleted; other files in dist/ remain.
 wheel: .venv/ready
 	rm -f dist/engram_audit-*.whl
 	$(BIN)/python -m hatchling build --target wheel
 
-# Two sets of packages, each pinned by a lock with a hash for every file: all that tests and benches need too, with CUDA;
-# and what audits need on a machine without an NVIDIA GPU. The index has PyTorch for Linux in one build only, which loads
-# CUDA's libraries though it computes on the CPU; Triton, cuSOLVER and those of faiss-gpu it starts without.
+# Two sets of packages, each pinned by a lock with a hash for every file: all packages including tests, benches and CUDA;
+# and the packages that audits need without an NVIDIA GPU. The index has one build of PyTorch for Linux, which loads CUDA's
+# libraries also on a CPU, but starts without Triton, cuSOLVER and the libraries of faiss-gpu.
 .venv/ready: requirements.lock pyproject.toml
 	$(call environment,$<)
 
@@ -115,15 +114,15 @@ wheel: .venv/ready
 	$(call environment,$<)
 
 # Python compiles a module at its first import and keeps the bytecode. An installation compiles what most runs import, so
-# that processes which start together do not each compile it: to compile everything takes twice the processor time. With
-# PYTHONDONTWRITEBYTECODE every process would compile the others again.
+# that processes that start together do not all compile the same modules; compiling everything takes twice the processor
+# time. With PYTHONDONTWRITEBYTECODE, every process would compile the remaining modules again.
 unexport PYTHONDONTWRITEBYTECODE
 WARM := $(BIN)/python -c 'import matplotlib.pyplot, mlflow.store.tracking.sqlalchemy_store, ray, scipy.stats, sklearn.datasets, torchvision, transformers'
 
-# The marks of what is installed go first: an installation that is broken off counts as none.
+# The marks of installed sets are deleted first, so that an interrupted installation does not count.
 define environment
 @$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit(f"Engram needs Python 3.11 to 3.13, but $(PYTHON) is {v[0]}.{v[1]}; name another one: make PYTHON=python3.12 $(MAKECMDGOALS)")'
-@echo 'Installing what $(1) pins into .venv; what uv has in its cache is not loaded again.'
+@echo 'Installing the packages of $(1) into .venv; uv reuses its cache.'
 @sed -n 's/^# \(To download: .*\)/\1/p' $(1)
 @rm -f .venv/ready .venv/cpu
 $(PYTHON) -m venv .venv
@@ -134,7 +133,7 @@ $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolat
 @touch $@
 endef
 
-# faiss-gpu would bring a second CUDA; the other versions are those of the whole set.
+# faiss-gpu would install a second CUDA; all other versions equal the versions of the whole set.
 CPU := printf "faiss-cpu>=1.12\nfaiss-gpu; python_version < '3'\n"
 WITHOUT := $(addprefix --no-emit-package ,triton nvidia-cusolver)
 

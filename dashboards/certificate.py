@@ -1,4 +1,8 @@
-"""The first page: what a person can act on, and by digest what was audited and what came of it."""
+"""The certificate: the first page of a report, for readers without a machine-learning background.
+
+The first page has the question, the answer, its meaning, its reliability and limits, next steps and digests. The rule
+and the controls follow on the second page.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +22,21 @@ from orchestrator.inspection import page_seal
 from orchestrator.inspection.page_seal import AuditedItem, ResultTable
 from orchestrator.quantities import format_count, format_size
 from tasks.contract.certificate import Certificate, Finding
+from tasks.contract.verdict import Meaning
 
-BY_THEMSELVES = 3  # findings that are shown one by one; more stand in a table
-TONES = ("accused", "open", "cleared")  # in this order where not all are shown
+MOST_SEPARATE = 3  # findings with their own paragraph; more of them form a table
+TONES = ("accused", "open", "cleared")  # order of priority if a sheet cannot show all findings
+FIRST_PAGE = ("question", "meaning", "reliability", "limits", "steps")  # texts on the first sheet
+RULE_NOTE = "The rule was fixed before the run. See “Rule and statistics” (page 2 in print)."
 MASKED = (
-    "What stands in angle brackets is masked here. Whoever ran the audit holds it, in the folder of the run, and can "
+    "Text in angle brackets is masked on this page. The auditor has the original text in the folder of the run and can "
     "write a page that shows it."
 )
 
 
 @dataclass(frozen=True)
 class ShownFinding:
-    """A finding as the page shows it: its badge, and its number with what the marks stand for."""
+    """A finding with its badge, its drawn number line and the legend of the line."""
 
     finding: Finding
     badge: Markup
@@ -39,7 +46,7 @@ class ShownFinding:
 
 @dataclass(frozen=True)
 class AuditedRow:
-    """A row of what was audited: all as text."""
+    """A row of the table of audited items, as text."""
 
     what: str
     name: str
@@ -49,38 +56,46 @@ class AuditedRow:
 
 
 def findings(run: Run) -> list[ShownFinding]:
-    """The certificate's findings; none where there is no answer."""
-    there = () if run.certificate is None else run.certificate.findings
-    return [present_finding(finding, badge(finding.answer, run.meaning_of(finding.answer))) for finding in there]
+    """The certificate's findings; empty if the run has no answer."""
+    if run.certificate is None:
+        return []
+    return [
+        present_finding(finding, badge(finding.answer, run.meaning_of(finding.answer)))
+        for finding in run.certificate.findings
+    ]
 
 
 def audited_rows(run: Run) -> tuple[list[AuditedRow], dict[str, AuditedRow]]:
-    """What was audited, a row each, and by its run the summary of what came of it, or those of a sweep's cells."""
-    tables = page_seal.tables(run.journal, run.store)
-    results = [table for table in tables if table.stored and table.name == "summary"]
-    things = [_thing_row(thing) for thing in page_seal.audited_items(run.journal, run.store)]
-    return things, {table.run: _table_row(table, bool(run.cells)) for table in results}
+    """The audited items, and the summary of each run by the run's name."""
+    items = [_item_row(item) for item in page_seal.audited_items(run.journal, run.store)]
+    summaries = {}
+    for table in page_seal.tables(run.journal, run.store):
+        if table.stored and table.name == "summary":
+            summaries[table.run] = _table_row(table, bool(run.cells))
+    return items, summaries
 
 
 def select_audited_rows(run: Run, wanted: Callable[[ResultTable], bool]) -> list[AuditedRow]:
-    """What was audited, and those tables of what came of it that are `wanted`, a row each."""
-    tables = [table for table in page_seal.tables(run.journal, run.store) if wanted(table)]
-    things = [_thing_row(thing) for thing in page_seal.audited_items(run.journal, run.store)]
-    return [*things, *(_table_row(table, bool(run.cells)) for table in tables)]
+    """The audited items, and the result tables for which `wanted` is true."""
+    rows = [_item_row(item) for item in page_seal.audited_items(run.journal, run.store)]
+    for table in page_seal.tables(run.journal, run.store):
+        if wanted(table):
+            rows.append(_table_row(table, bool(run.cells)))
+    return rows
 
 
 def present_finding(finding: Finding, sign: Markup) -> ShownFinding:
-    """A finding with the badge of its answer."""
-    drawn = Markup("") if finding.line is None else number_line(finding.line)
-    legend = () if finding.line is None else tuple(legend_entries(finding.line))
-    return ShownFinding(finding, sign, drawn, legend)
+    """Draw the number line of a finding and add the badge of its answer."""
+    if finding.line is None:
+        return ShownFinding(finding, sign, Markup(""), ())
+    return ShownFinding(finding, sign, number_line(finding.line), tuple(legend_entries(finding.line)))
 
 
-def _thing_row(thing: AuditedItem) -> AuditedRow:
-    if thing.embedded:  # its file's date is that of the installation
-        return AuditedRow(thing.what, thing.name, thing.digest, "embedded: comes with the program", "")
-    size = "" if thing.size is None else format_size(thing.size)
-    return AuditedRow(thing.what, thing.name, thing.digest, size, _day(thing.modified))
+def _item_row(item: AuditedItem) -> AuditedRow:
+    if item.embedded:  # the date of the file is the date of the installation
+        return AuditedRow(item.what, item.name, item.digest, "embedded in the program", "")
+    size = "" if item.size is None else format_size(item.size)
+    return AuditedRow(item.what, item.name, item.digest, size, _day(item.modified))
 
 
 def _table_row(table: ResultTable, of_sweep: bool) -> AuditedRow:
@@ -91,109 +106,142 @@ def _table_row(table: ResultTable, of_sweep: bool) -> AuditedRow:
 
 
 def _day(stamp: str | None) -> str:
-    """The day of a time stamp; empty where there is none."""
+    """The day of a time stamp; empty if it is missing or invalid."""
     try:
         return "" if not stamp else datetime.fromisoformat(stamp).date().isoformat()
     except ValueError:
         return ""
 
 
-def context(run: Run, notices: int = 0) -> dict[str, Any]:
-    """The template's variables: of the run, or of each cell of a sweep, as far as one sheet of paper holds them.
+def context(run: Run, notice_count: int = 0) -> dict[str, Any]:
+    """The template's variables, limited to the findings and items that fit on one sheet; the rest is counted.
 
-    So many `notices` stand above. What is left out is counted.
+    `notice_count` is the number of notices above the certificate.
     """
-    told = _certificate_texts(run)
-    every = [(each, finding) for each in run.cells or (run,) for finding in findings(each)]
-    things, results = audited_rows(run)
-    as_table = bool(run.cells) or len(every) > BY_THEMSELVES
-    left = sheet.remaining_height(notices, told.values(), run.details)
-    fewest = min(len(things), sheet.THINGS)
-    fit = _fitting_findings(run, every, left - fewest * sheet.ROW) if as_table else range(len(every))
-    found = [every[at] for at in fit]
-    by_themselves = sum(sheet.finding_height(shown.finding.sentence) for _, shown in found)
-    few = fewest if as_table else sheet.row_count(left - by_themselves, fewest)
-    of_shown = {cell.name for cell, _ in found} if found else {*list(results)[: sheet.row_count(left, 1)]}
-    came = [row for of, row in results.items() if not run.cells or of in of_shown]
-    filled: float = (len(things[:few]) + len(came)) * sheet.ROW - (0 if as_table else sheet.TABLE)
-    filled += sum(_heights(run, [every[at] for at in fit])) if as_table else by_themselves
+    texts = _certificate_texts(run)
+    every = [(cell, finding) for cell in run.cells or (run,) for finding in findings(cell)]
+    items, summaries = audited_rows(run)
+    as_table = bool(run.cells) or len(every) > MOST_SEPARATE
+    remaining_height = sheet.remaining_height(notice_count, [texts[name] for name in FIRST_PAGE], run.details)
+    least_items = min(len(items), sheet.THINGS)
+    fitting: Sequence[int] = range(len(every))
+    if as_table:
+        fitting = _fitting_findings(run, every, remaining_height - least_items * sheet.ROW)
+    shown_findings = [every[index] for index in fitting]
+    separate_height = sum(sheet.finding_height(finding.finding.sentence) for _, finding in shown_findings)
+    item_count = least_items
+    if not as_table:
+        item_count = sheet.row_count(remaining_height - separate_height, least_items)
+    summarised_runs = {cell.name for cell, _ in shown_findings}
+    if not shown_findings:
+        summarised_runs = {*list(summaries)[: sheet.row_count(remaining_height, 1)]}
+    shown_summaries = [row for name, row in summaries.items() if not run.cells or name in summarised_runs]
+    filled: float = (item_count + len(shown_summaries)) * sheet.ROW
+    if as_table:
+        filled += sum(_heights(run, shown_findings))
+    else:
+        filled += separate_height - sheet.TABLE
+    left_out = [finding for index, (_, finding) in enumerate(every) if index not in fitting]
     return {
-        "certificate": told if any(each.certificate for each in run.cells or (run,)) else None,
-        "findings": found,
+        "certificate": texts if any(cell.certificate for cell in run.cells or (run,)) else None,
+        "findings": shown_findings,
         "as_table": as_table,
-        "unlisted": _describe_left_out(
-            [left_out for at, (_, left_out) in enumerate(every) if at not in fit], bool(run.cells)
-        ),
-        "audited": [*things[:few], *came],
-        "zoom": sheet.zoom_factor(left - filled),
-        "unnamed": max(0, len(things) - few) + len(results) - len(came),
+        "unlisted": _describe_left_out(left_out, bool(run.cells)),
+        "audited": [*items[:item_count], *shown_summaries],
+        "zoom": sheet.zoom_factor(remaining_height - filled),
+        "unnamed": max(0, len(items) - item_count) + len(summaries) - len(shown_summaries),
     }
 
 
 def _certificate_texts(run: Run) -> dict[str, list[str]]:
-    """The texts of the certificate by name, or of those of the cells, each once."""
-    certificates = [each.certificate for each in run.cells or (run,)]
-    there = [certificate for certificate in certificates if certificate is not None]
-    told = {
-        name: _distinct_texts(getattr(each, name) for each in there) for name in ("asked", "rule", "error", "beyond")
+    """The texts of the certificate by name; the texts of a sweep's cells without repetition."""
+    cells = [cell for cell in run.cells or (run,) if cell.certificate is not None]
+    certificates = [cell.certificate for cell in cells if cell.certificate is not None]
+    questions = _distinct_texts(each.asked for each in certificates)
+    if len(questions) > 1:
+        questions = _distinct_texts([run.question, "Each cell of the sweep answers it for one setting."])
+    limits = _distinct_texts(each.beyond for each in certificates)
+    if len(limits) > 1:
+        limits = _distinct_texts([_common_sentences(limits), "The page of each cell states its further limits."])
+    if run.withholds and any("<" in text for text in _texts(certificates)):
+        questions.append(MASKED)
+    meanings = []
+    for cell, certificate in zip(cells, certificates, strict=True):
+        for finding in certificate.findings:
+            meanings.append(define_answer(finding.answer, cell.meaning_of(finding.answer)))
+    return {
+        "question": questions,
+        "meaning": _distinct_texts(meanings),
+        "reliability": state_reliability(certificates),
+        "limits": limits,
+        "steps": _distinct_texts(step for each in certificates for step in each.steps),
+        "rule": _distinct_texts(each.rule for each in certificates),
+        "controls": _distinct_texts([run.controls] if certificates else []),
     }
-    if len(told["asked"]) > 1:
-        told["asked"] = _distinct_texts([run.question, "Of each cell of the sweep, by what was varied."])
-    if len(told["beyond"]) > 1:
-        told["beyond"] = _distinct_texts(
-            [_common_sentences(told["beyond"]), "What else an answer does not say is on its cell’s own page."]
-        )
-    if run.withholds and any("<" in text for text in _texts(there)):
-        told["asked"].append(MASKED)
-    told["controls"] = _distinct_texts([run.controls] if there else [])
-    return {**told, "steps": _distinct_texts(step for each in there for step in each.steps)}
+
+
+def define_answer(answer: str, meaning: Meaning) -> str:
+    """`Memorised: the audit found that ...`; empty if the audit does not define the answer."""
+    return f"{answer[0].upper()}{answer[1:]}: {meaning.words}." if meaning.words else ""
+
+
+def state_reliability(certificates: Sequence[Certificate]) -> list[str]:
+    """The error rates of the certificates, and the place of their rule if they state one."""
+    rates = _distinct_texts(certificate.error for certificate in certificates)
+    if any(certificate.rule for certificate in certificates):
+        rates.append(RULE_NOTE)
+    return rates
 
 
 def _texts(certificates: Iterable[Certificate]) -> Iterator[str]:
-    """Every question, sentence and target of these certificates."""
-    for each in certificates:
-        yield each.asked
-        for finding in each.findings:
+    """Yield every question, sentence and target of these certificates."""
+    for certificate in certificates:
+        yield certificate.asked
+        for finding in certificate.findings:
             yield from (finding.sentence, finding.target)
 
 
-def _fitting_findings(run: Run, every: Sequence[tuple[Run, ShownFinding]], left: float) -> Sequence[int]:
-    """Which findings in a table a sheet holds; of more than that those that accuse first, then the open ones."""
-    result = sheet.ROW if run.cells else 0
-    heights = [height + result for height in _heights(run, every)]
-    if sum(heights) <= left - (0 if run.cells else sheet.ROW):
+def _fitting_findings(run: Run, every: Sequence[tuple[Run, ShownFinding]], remaining_height: float) -> Sequence[int]:
+    """The indices of the findings that fit into a table of this height; accusing ones first, then open ones."""
+    summary_height = sheet.ROW if run.cells else 0
+    heights = [height + summary_height for height in _heights(run, every)]
+    if sum(heights) <= remaining_height - (0 if run.cells else sheet.ROW):
         return range(len(every))
-    order = sorted(range(len(every)), key=lambda at: TONES.index(_tone(*every[at])))
-    return sorted(sheet.fitting_items(order, [heights[at] for at in order], left - sheet.ROW))
+    order = sorted(range(len(every)), key=lambda index: TONES.index(_tone(*every[index])))
+    return sorted(sheet.fitting_items(order, [heights[index] for index in order], remaining_height - sheet.ROW))
 
 
 def _heights(run: Run, every: Sequence[tuple[Run, ShownFinding]]) -> list[float]:
-    """Of each of these findings its row in a table."""
+    """The height of each finding as a row of a table."""
     columns = len(configuration.distinguishing_fields(run)) if run.cells else 0
-    columns += 1 + any(shown.finding.target for _, shown in every)
-    return [sheet.row_height(shown.finding.sentence, columns) for _, shown in every]
+    columns += 1 + any(finding.finding.target for _, finding in every)
+    return [sheet.row_height(finding.finding.sentence, columns) for _, finding in every]
 
 
-def _tone(run: Run, shown: ShownFinding) -> str:
-    return run.meaning_of(shown.finding.answer).tone
+def _tone(run: Run, finding: ShownFinding) -> str:
+    return run.meaning_of(finding.finding.answer).tone
 
 
-def _describe_left_out(left_out: Sequence[ShownFinding], of_sweep: bool) -> str:
-    """`18 more cells: 15 not detected, 3 undecided`; empty where none is left out."""
+def _describe_left_out(left_out: Sequence[ShownFinding], is_sweep: bool) -> str:
+    """`18 more cells: 15 not detected, 3 undecided`; empty if all findings are shown."""
     if not left_out:
         return ""
-    counts = Counter(shown.finding.answer for shown in left_out)
+    counts = Counter(finding.finding.answer for finding in left_out)
     by_answer = ", ".join(f"{count} {answer}" for answer, count in counts.items())
-    return f"{format_count(len(left_out), 'more cell' if of_sweep else 'more target')}: {by_answer}"
+    return f"{format_count(len(left_out), 'more cell' if is_sweep else 'more target')}: {by_answer}"
 
 
 def _common_sentences(texts: Sequence[str]) -> str:
-    """The sentences that all of these texts have, in the order of the first."""
-    by_text = [text.removesuffix(".").split(". ") for text in texts]
-    shared = [each for each in by_text[0] if all(each in sentences for sentences in by_text)]
-    return "".join(f"{each}. " for each in shared).strip()
+    """The sentences that occur in all texts, in the order of the first text."""
+    sentences = [text.removesuffix(".").split(". ") for text in texts]
+    common = []
+    for sentence in sentences[0]:
+        if all(sentence in other_sentences for other_sentences in sentences):
+            common.append(f"{sentence}.")
+    return " ".join(common)
 
 
 def _distinct_texts(texts: Iterable[str]) -> list[str]:
-    """The distinct ones of these texts, without empty ones and the marks of code."""
-    return [text for text in dict.fromkeys(text.replace("`", "") for text in texts) if text]
+    """The distinct texts in their order, without empty texts and code marks."""
+    distinct = dict.fromkeys(text.replace("`", "") for text in texts)
+    return [text for text in distinct if text]

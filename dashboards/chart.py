@@ -1,6 +1,6 @@
-"""Charts: panels of layers on two axes with their legend, caption and alternative text, declared whole and drawn once.
+"""Charts: panels of layers on two axes, with legend, caption and alternative text; declared first, then drawn once.
 
-A layer is a function that draws on axes: a line, a band, bars, a histogram, or what a figure has of its own. A panel
+A layer is a function that draws on axes: a line, a band, bars, a histogram, or a drawing for one figure. A panel
 draws its layers in order and then sets its axes. Boxes are in inches from the lower left corner of the figure.
 """
 
@@ -25,15 +25,15 @@ Array = NDArray[np.float64]
 Layer = Callable[["Axes"], object]
 Look = Mapping[str, Any]  # matplotlib's properties of a line
 Listing = tuple[float, Sequence[tuple[str, legend.Series, str]], str]  # inches, entries and their heading
-MARKED = 15  # places of a curve with a mark each
+MARKED = 15  # points of a curve up to which each has a mark
 
 
 @dataclass(frozen=True)
 class Figure:
     """One figure of a page; `name` is also the stem of its file.
 
-    `svg` is a whole `<svg>` element in the colours of `dashboards.drawing`, which a page may turn into its own. `alt`
-    says in words what it shows, with the numbers that matter; `caption` says how to read it: n, units, null.
+    `svg` is a complete `<svg>` element in the colours of `dashboards.drawing`, which a page may replace. `alt`
+    describes the figure as text with its main numbers; `caption` explains how to read it: n, units, null value.
     """
 
     name: str
@@ -47,8 +47,8 @@ class Figure:
 class Axis:
     """An axis of a panel: its label, its ends, and its ticks.
 
-    There are at most `most` round ticks (None: as matplotlib has them), integers if `whole`; or those of `ticks`, each
-    with its label. A `log` axis across needs the values that it must hold.
+    There are at most `most` round ticks (None: matplotlib's default), integers if `whole`; or the labelled ticks of
+    `ticks`. A logarithmic x axis needs, in `log`, the values that it must contain.
     """
 
     label: str = ""
@@ -63,7 +63,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Panel:
-    """Layers, drawn in order, on their axes. `finish` sets what the axes' fields cannot say."""
+    """Layers, drawn in order on their axes. `finish` sets properties that `Axis` does not cover."""
 
     box: Box
     layers: Sequence[Layer]
@@ -100,7 +100,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Facet:
-    """One of several panels below one another; `x` is its own axis across, None if all of them share one."""
+    """One of several stacked panels; `x` is its own x axis, None if all panels share one."""
 
     layers: Sequence[Layer]
     title: str = ""
@@ -117,15 +117,17 @@ def facet_panels(
     foot: float = 0.5,
     margins: tuple[float, float] = (layout.LEFT, layout.RIGHT),
 ) -> list[Panel]:
-    """Panels below one another, the first uppermost; an axis `x` that they share is labelled below the lowest alone.
+    """Stacked panels, the first one at the top; a shared axis `x` is labelled only below the lowest panel.
 
-    From one panel to the next there are `height` inches, `gap` of them free, and `foot` inches are below the lowest.
+    Each panel takes `height` inches, of which `gap` are free, and `foot` inches are below the lowest panel.
     The margins are the inches to the left and to the right of all panels.
     """
     panels = []
-    for at, (facet, box) in enumerate(zip(facets, layout.stack(len(facets), height, gap, foot, margins), strict=True)):
+    for index, (facet, box) in enumerate(
+        zip(facets, layout.stack(len(facets), height, gap, foot, margins), strict=True)
+    ):
         across = facet.x or x or Axis()
-        if facet.x is None and at < len(facets) - 1:
+        if facet.x is None and index < len(facets) - 1:
             across = replace(across, label="", worded=False)
         panels.append(Panel(box, facet.layers, across, facet.y, facet.title, finish=facet.finish))
     return panels
@@ -133,7 +135,7 @@ def facet_panels(
 
 @dataclass(frozen=True)
 class Chart:
-    """Panels in a figure of so many inches, below their legend; `listing` is a legend with values below them."""
+    """Panels in a figure of `height` inches, below their legend; `listing` is a legend with values below the panels."""
 
     name: str
     title: str
@@ -147,7 +149,7 @@ class Chart:
     notes: Sequence[tuple[float, float, str, Look]] = ()  # texts at shares of width and height
 
     def figure(self) -> Figure:
-        """The chart as it is drawn."""
+        """Draw the chart."""
         canvas = drawing.canvas(self.height)
         for panel in self.panels:
             panel.draw(canvas)
@@ -162,38 +164,42 @@ class Chart:
 
 @dataclass(frozen=True)
 class Curve:
-    """Estimates at ascending places with their intervals; NaN where there is none. All are (places,)."""
+    """Estimates and intervals at ascending positions; NaN if missing. All arrays have shape (places,)."""
 
     places: NDArray[Any]
     value: Array
     low: Array
     high: Array
-    n: int = field(default=0, kw_only=True)  # the size of the sample, where it is known
+    n: int = field(default=0, kw_only=True)  # sample size; 0 if unknown
 
-    def describe(self, at: int = -1) -> str:
-        """The estimate at one of the places with its interval, in words."""
-        low, high = float(self.low[at]), float(self.high[at])
+    def describe(self, index: int = -1) -> str:
+        """The estimate at one position and its interval, as text."""
+        low, high = float(self.low[index]), float(self.high[index])
         ends = "" if np.isnan(low) or np.isnan(high) else drawing.format_interval(low, high)
-        return f"{drawing.format_number(float(self.value[at]))}{ends}"
+        return f"{drawing.format_number(float(self.value[index]))}{ends}"
 
     @property
     def whole(self) -> NDArray[np.bool_]:
-        """Whether each place has an interval."""
+        """Whether each position has an interval."""
         return ~np.isnan(self.low) & ~np.isnan(self.high)
 
 
-def curve(shown: Curve, series: legend.Series, width: float = 1.5, alpha: float = 0.15, marked: int = MARKED) -> Layer:
-    """The estimates as a line over the band of their intervals; over a bar where there is a single place."""
+def curve(
+    estimates: Curve, series: legend.Series, width: float = 1.5, alpha: float = 0.15, marked: int = MARKED
+) -> Layer:
+    """The estimates as a line over the band of their intervals; a single estimate over a bar."""
     colour, marker, dash = series
-    whole, size = shown.whole, 4.5 if len(shown.places) <= marked else 0
-    ends = (shown.places[whole], shown.low[whole], shown.high[whole])
+    has_interval, size = estimates.whole, 4.5 if len(estimates.places) <= marked else 0
+    ends = (estimates.places[has_interval], estimates.low[has_interval], estimates.high[has_interval])
 
     def draw(axes: Axes) -> None:
-        if len(shown.places) > 1 and alpha and whole.any():
+        if len(estimates.places) > 1 and alpha and has_interval.any():
             axes.fill_between(*ends, alpha=alpha, linewidth=0, color=drawing.light(colour))
-        elif alpha and whole.any():
+        elif alpha and has_interval.any():
             intervals(*ends, colour)(axes)
-        line(shown.places, shown.value, colour, marker=marker, markersize=size, linestyle=dash, linewidth=width)(axes)
+        line(
+            estimates.places, estimates.value, colour, marker=marker, markersize=size, linestyle=dash, linewidth=width
+        )(axes)
 
     return draw
 
@@ -204,7 +210,7 @@ def line(x: ArrayLike, y: ArrayLike, colour: str, **look: Any) -> Layer:
 
 
 def marks(x: ArrayLike, y: ArrayLike, colour: str, marker: str, size: float, **look: Any) -> Layer:
-    """Marks that no line joins."""
+    """Marks without a line."""
     return line(x, y, colour, **{"marker": marker, "markersize": size, "linestyle": "none"} | look)
 
 
@@ -225,15 +231,15 @@ def intervals(
 def estimate_marks(
     places: ArrayLike, rows: Sequence[Row], colour: str, width: float = 1.8, level: bool = False, **look: Any
 ) -> Layer:
-    """The estimates of rows of a summary at these places, or if `level` heights, with the intervals that they have."""
-    at = np.asarray(places, np.float64)
+    """Estimates and intervals of summary rows at these positions; with `level`, at these heights."""
+    positions = np.asarray(places, np.float64)
     value, *ends = (np.array([row[name] for row in rows], np.float64) for name in ("estimate", "low", "high"))
-    whole = np.isfinite(ends).all(axis=0)
+    has_interval = np.isfinite(ends).all(axis=0)
 
     def draw(axes: Axes) -> None:
-        if whole.any():
-            intervals(at[whole], ends[0][whole], ends[1][whole], colour, width, level)(axes)
-        line(*((value, at) if level else (at, value)), colour, **look)(axes)
+        if has_interval.any():
+            intervals(positions[has_interval], ends[0][has_interval], ends[1][has_interval], colour, width, level)(axes)
+        line(*((value, positions) if level else (positions, value)), colour, **look)(axes)
 
     return draw
 
@@ -244,27 +250,27 @@ def area(x: ArrayLike, low: ArrayLike, high: ArrayLike, colour: str, **look: Any
 
 
 def level(y: float, look: Look = drawing.NULL) -> Layer:
-    """A line across the panel, that of the null unless it has another look."""
+    """A horizontal line across the panel; by default in the style of the null value."""
     return lambda axes: axes.axhline(y, **look)
 
 
 def upright(x: float, look: Look = drawing.NULL) -> Layer:
-    """A line up the panel, that of the null unless it has another look."""
+    """A vertical line across the panel; by default in the style of the null value."""
     return lambda axes: axes.axvline(x, **look)
 
 
 def span(low: float, high: float, colour: str, across: bool = False) -> Layer:
-    """The whole panel from one value to another, behind everything: values of the x axis, or with `across` of y."""
+    """A background band between two values of the x axis, or with `across` of the y axis."""
     look: Look = {"color": drawing.light(colour), "linewidth": 0, "zorder": 0}
     return lambda axes: (axes.axhspan if across else axes.axvspan)(low, high, **look)
 
 
 def annotation(
-    words: str, at: tuple[float, float], offset: tuple[float, float] = (0, 0), system: Any = "data", **look: Any
+    words: str, point: tuple[float, float], offset: tuple[float, float] = (0, 0), system: Any = "data", **look: Any
 ) -> Layer:
-    """Words at a point of one of matplotlib's coordinate systems, so many points beside it."""
-    place: dict[str, Any] = {"xycoords": system, "textcoords": "offset points", "fontsize": drawing.TEXT - 1}
-    return lambda axes: axes.annotate(words, at, offset, **place | look)
+    """Text at a point of one of matplotlib's coordinate systems, shifted by `offset` typographic points."""
+    defaults: dict[str, Any] = {"xycoords": system, "textcoords": "offset points", "fontsize": drawing.TEXT - 1}
+    return lambda axes: axes.annotate(words, point, offset, **defaults | look)
 
 
 def histogram(counts: ArrayLike, edges: ArrayLike, colour: str, width: float = 1.2) -> Layer:
@@ -285,7 +291,7 @@ def cdf(values: Array, low: float, high: float) -> tuple[Array, Array]:
 
 
 def row_panel(rows: Rows, layers: Sequence[Layer], across: Axis, margin: float = 0.6) -> Panel:
-    """A panel with a row for each name, and so much of a row beyond the outermost ones."""
+    """A panel with a row for each name, and a margin, in rows, beyond the outermost rows."""
     return Panel(
         rows.box,
         layers,
@@ -296,5 +302,5 @@ def row_panel(rows: Rows, layers: Sequence[Layer], across: Axis, margin: float =
 
 
 def row_names(y: ArrayLike, names: Sequence[str]) -> Layer:
-    """The names of rows at these heights, beside the panel."""
+    """The names of rows as tick labels at these heights."""
     return lambda axes: axes.set_yticks(y, names, color=drawing.light("ink"))

@@ -20,14 +20,14 @@ def numbers(table: pa.Table, name: str, infinite: bool = False) -> NDArray[np.fl
     """A numeric column, NaN for nulls and, unless `infinite`, infinities; empty if the table has no such column."""
     if name not in table.column_names:
         return np.empty(0)
-    values, there = _parts(table[name], pa.float64())
-    return np.where(there & (infinite | np.isfinite(values)), values, np.nan)
+    values, is_valid = _parts(table[name], pa.float64())
+    return np.where(is_valid & (infinite | np.isfinite(values)), values, np.nan)
 
 
 def integers(table: pa.Table, name: str) -> NDArray[np.int64]:
     """A column of integers or booleans without rounding, with 0 for nulls."""
-    values, there = _parts(table[name], pa.int64())
-    return np.where(there, values, 0)
+    values, is_valid = _parts(table[name], pa.int64())
+    return np.where(is_valid, values, 0)
 
 
 def texts(table: pa.Table, name: str) -> NDArray[np.str_]:
@@ -43,7 +43,7 @@ def groups(table: pa.Table, *names: str) -> dict[tuple[Any, ...], pa.Table]:
 
 
 def nothing() -> None:
-    """Return None: the figure of a table from which none can be drawn."""
+    """Return None, for a table from which no figure can be drawn."""
     return None
 
 
@@ -52,18 +52,18 @@ def with_columns(
 ) -> Callable[[Callable[Concatenate[pa.Table, P], R]], Callable[Concatenate[pa.Table, P], R]]:
     """Decorate a function of a table: it returns `empty()` if a column is missing or the table has no rows.
 
-    With `filled`, it does so for a null in that column, too.
+    With `filled`, the function also returns `empty()` if that column contains a null.
     """
-    needed = frozenset(names)
+    required = frozenset(names)
 
-    def decorate(read: Callable[Concatenate[pa.Table, P], R]) -> Callable[Concatenate[pa.Table, P], R]:
-        @wraps(read)
+    def decorate(function: Callable[Concatenate[pa.Table, P], R]) -> Callable[Concatenate[pa.Table, P], R]:
+        @wraps(function)
         def guarded(table: pa.Table, /, *args: P.args, **kwargs: P.kwargs) -> R:
-            is_complete = table.num_rows > 0 and needed <= set(table.column_names)
+            is_complete = table.num_rows > 0 and required <= set(table.column_names)
             if not is_complete or (filled is not None and table[filled].null_count):
                 empty_result: R = empty()
                 return empty_result
-            return read(table, *args, **kwargs)
+            return function(table, *args, **kwargs)
 
         return guarded
 
@@ -71,12 +71,14 @@ def with_columns(
 
 
 def _parts(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """The values of a column converted to this type, and a mask of those that are not null."""
+    """The values of a column converted to this type, and a mask of valid values."""
     dtype = np.dtype(str(kind).replace("double", "float64"))
-    values, there = [np.empty(0, dtype)], [np.empty(0, np.bool_)]
+    values, masks = [np.empty(0, dtype)], [np.empty(0, np.bool_)]
     for chunk in column.cast(kind, safe=False).chunks:
         nothing = chunk.null_count == len(chunk)  # then Arrow need not keep any values
-        whole = np.zeros(len(chunk), dtype) if nothing else np.frombuffer(chunk.buffers()[1], dtype)[chunk.offset :]
-        values.append(whole[: len(chunk)])
-        there.append(np.from_dlpack(chunk.is_valid().cast(pa.uint8())) == 1)
-    return np.concatenate(values), np.concatenate(there)
+        chunk_values = (
+            np.zeros(len(chunk), dtype) if nothing else np.frombuffer(chunk.buffers()[1], dtype)[chunk.offset :]
+        )
+        values.append(chunk_values[: len(chunk)])
+        masks.append(np.from_dlpack(chunk.is_valid().cast(pa.uint8())) == 1)
+    return np.concatenate(values), np.concatenate(masks)

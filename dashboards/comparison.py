@@ -1,4 +1,4 @@
-"""The page of two runs side by side: one file, like a run's own."""
+"""The page that compares two runs, as one file."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from orchestrator.store import Store, stored_keys
 
 
 def draw(store: Store, runs: tuple[str, str], path: Path) -> None:
-    """Write the page of two runs into this file; SpecError for a sweep, OSError where it cannot be written."""
+    """Write the page of two runs into this file.
+
+    Raises SpecError for a sweep, and OSError if the file cannot be written.
+    """
     disclosure = Disclosure()
     a, b = (open_run(store, run, disclosure) for run in runs)
     comparison = compare(store, a.journal, b.journal)
-    planned = [run.journal.tasks().keys() for run in (a, b)]
+    planned_keys = [run.journal.tasks().keys() for run in (a, b)]
     context = {
         "comparison": comparison,
         "sides": [_side(letter, run) for letter, run in zip("ab", (a, b), strict=True)],
         "fields": comparison.fields,
         "made": list(_environment_differences(comparison, *(_provenance(run) for run in (a, b)))),
-        "shared": len(planned[0] & planned[1]),
+        "shared": len(planned_keys[0] & planned_keys[1]),
         "pairs": [(pair, _difference(pair)) for pair in comparison.rows],
     }
     document.write(path, add_seal(document.render("comparison.html", **context), [a, b], path.name))
@@ -37,12 +40,12 @@ def _side(letter: str, run: Run) -> dict[str, Any]:
 
 
 def _provenance(run: Run) -> Provenance:
-    stored = stored_keys(run.store)
-    return provenance.gather(run.store, (key for key in run.journal.tasks() if key in stored))
+    existing_keys = stored_keys(run.store)
+    return provenance.gather(run.store, (key for key in run.journal.tasks() if key in existing_keys))
 
 
 def _environment_differences(comparison: Comparison, a: Provenance, b: Provenance) -> Iterator[Difference]:
-    """Differences in what the results were computed with, or the runs created with while there are no results."""
+    """Differences between the environments of the results or, without results, of the runs."""
     if not (a.ways and b.ways):
         yield from comparison.environment
         return
@@ -53,16 +56,16 @@ def _environment_differences(comparison: Comparison, a: Provenance, b: Provenanc
             yield Difference(name, *values)
 
 
-def _values(made: Provenance) -> Mapping[str, str]:
+def _values(provenance: Provenance) -> Mapping[str, str]:
     """The value of each field, or all its values if results were computed in several ways."""
     fields: dict[str, dict[str, None]] = {}
-    for way in made.ways:
+    for way in provenance.ways:
         for name, value in way.fields.items():
             fields.setdefault(name, {})[value] = None
     return {name: " and ".join(values) for name, values in fields.items()}
 
 
 def _difference(pair: Pair) -> float | None:
-    """The second estimate minus the first; None if one of them is missing."""
+    """The second estimate minus the first; None if either is missing."""
     estimates = [None if row is None else row["estimate"] for row in (pair.a, pair.b)]
     return None if estimates[0] is None or estimates[1] is None else estimates[1] - estimates[0]

@@ -1,4 +1,4 @@
-"""What a run was asked for: its settings beside the published ones, its data sets, and the command that repeats it."""
+"""The request of a run: settings compared with published ones, data sets, and the command that repeats the run."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ PINNED = re.compile(r"(.+)@([0-9a-f]{16,})")  # a data set and the digest of its
 
 @dataclass(frozen=True)
 class Setting:
-    """A field of the config. `published` is the paper's value, or None if it is among the values; `preset` those of the
-    preset, or none if they are all of the values; without a preset as for `published`.
+    """A field of the config.
+
+    `published` is the paper's value, None if the values include it. `preset` are the preset's values (without a preset,
+    the published value); empty if they include all values.
     """
 
     name: str
@@ -32,7 +34,7 @@ class Setting:
 
     @property
     def is_own(self) -> bool:
-        """Whether it was set by whoever asked, and not by the preset."""
+        """Whether the user set this field, rather than the preset."""
         return bool(self.preset) or self.varied
 
 
@@ -58,8 +60,8 @@ def settings(run: Run) -> list[Setting]:
         usual: tuple[str, ...] = () if paper is None else (paper,)
         if preset is not None:
             usual = tuple(dict.fromkeys(_format_value(_nearest(config, name)) for config in preset))
-        own = () if set(values) <= set(usual) else usual
-        rows.append(Setting(name, values, None if paper in values else paper, name in differing, own))
+        preset_values = () if set(values) <= set(usual) else usual
+        rows.append(Setting(name, values, None if paper in values else paper, name in differing, preset_values))
     return rows
 
 
@@ -69,7 +71,7 @@ def varied_fields(run: Run) -> list[str]:
 
 
 def distinguishing_fields(run: Run) -> list[str]:
-    """The fewest of the fields that vary in a sweep that still tell its cells apart."""
+    """The smallest set of varied fields that distinguishes the cells of a sweep."""
     return resolve.distinguishing_fields([cell.about.get("setting") or {} for cell in run.cells])
 
 
@@ -81,20 +83,20 @@ def data_sets(run: Run) -> list[Data]:
 
 
 def command(run: Run) -> str | None:
-    """The command that repeats the run, as it was asked for; None for runs made before this was recorded."""
-    asked = run.about.get("asked")
-    if asked is None:
+    """The command that repeats the run, as the user typed it; None for runs from before commands were recorded."""
+    request = run.about.get("asked")
+    if request is None:
         return None
-    preset, sweep, tolerate = asked.get("preset"), asked.get("sweep", {}), asked.get("tolerate", 0)
+    preset, sweep, tolerate = request.get("preset"), request.get("sweep", {}), request.get("tolerate", 0)
     words = ["engram", "run", run.audit, *(["--preset", preset] if preset else [])]
-    words += [f"{name}={text(value)}" for name, value in asked.get("set", {}).items()]
+    words += [f"{name}={text(value)}" for name, value in request.get("set", {}).items()]
     for name, values in sweep.items():
         words += ["--sweep", f"{name}={','.join(map(text, values))}"]
     return shlex.join([*words, *(["--tolerate", str(tolerate)] if tolerate else [])])
 
 
 def documentation(run: Run) -> list[tuple[bool, str]]:
-    """The paragraphs of the documentation of the audit's module, each with whether it is preformatted."""
+    """The paragraphs of the audit module's documentation, and whether each is preformatted."""
     registered = audits.find_installed(run.audit)
     words = "" if registered is None else registered.documentation
     parts = [part.strip("\n") for part in words.split("\n\n")]
@@ -115,7 +117,7 @@ def _published_fields(run: Run) -> Mapping[str, Any] | None:
 
 
 def _preset_fields(run: Run) -> list[Mapping[str, Any]] | None:
-    """The configs of the run's preset; None if it has none, or it is gone."""
+    """The configs of the run's preset; None if it has none, or the preset no longer exists."""
     preset = run.status.preset
     try:
         audit = audits.find(run.audit).audit
@@ -132,7 +134,7 @@ def _nearest(published: Mapping[str, Any], name: str) -> Any:
 
 
 def _strip_digests(value: Any) -> Any:
-    """The config with data sets named without their digests."""
+    """The config; data sets are named without digests."""
     if isinstance(value, Mapping):
         return {name: _strip_digests(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -142,5 +144,5 @@ def _strip_digests(value: Any) -> Any:
 
 
 def _format_value(value: Any) -> str:
-    """A value as shown in a table; empty text in quotes, so that it does not look missing."""
+    """Format a value for a table; empty text in quotes, so that it does not look missing."""
     return text(value) or '""'

@@ -23,8 +23,8 @@ from orchestrator.store import atomic_write
 from orchestrator.store.provenance import versions
 
 TEMPLATES = Path(__file__).parent / "templates"
-PLACEHOLDER = "<!--seal-->"  # in a template; texts of others are escaped and cannot hold it
-LISTED = 'id="audited"'  # of the list of what was audited, where the page has one before
+PLACEHOLDER = "<!--seal-->"  # in a template; other texts are escaped and cannot contain it
+LISTED = 'id="audited"'  # marks a page whose certificate lists the audited items
 
 
 def render(template: str, **context: Any) -> str:
@@ -33,7 +33,7 @@ def render(template: str, **context: Any) -> str:
     return make_environment(TEMPLATES).get_template(template).render(version=version, **context)
 
 
-@cache  # it keeps the templates that it has compiled, which takes longer than to render them
+@cache  # keeps compiled templates: compiling takes longer than rendering
 def make_environment(templates: Path) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(templates),
@@ -70,18 +70,18 @@ def make_environment(templates: Path) -> Environment:
 
 
 def write(path: Path, text: str) -> None:
-    """Write the file atomically; OSError if it cannot be written."""
+    """Write the file atomically; raises OSError if it cannot be written."""
     with atomic_write.put_in_place(path) as draft:
         draft.write_text(encodable(text), encoding="utf-8")
 
 
 def inline(figure: Figure) -> Markup:
     """The figure's `<svg>` element, for pages that declare `colours()`."""
-    drawn = figure.svg
+    svg = figure.svg
     for name, (light, _) in PALETTE.items():
-        drawn = drawn.replace(light, f"var(--{name})")
-    named = f'<svg role="img" aria-label="{escape(figure.alt)}" '
-    return Markup(named + drawn.removeprefix("<svg "))
+        svg = svg.replace(light, f"var(--{name})")
+    opening_tag = f'<svg role="img" aria-label="{escape(figure.alt)}" '
+    return Markup(opening_tag + svg.removeprefix("<svg "))
 
 
 def colours(dark: bool) -> Markup:
@@ -90,18 +90,18 @@ def colours(dark: bool) -> Markup:
 
 
 def add_seal(page: str, runs: Sequence[Run], file: str) -> str:
-    """The page with its seal at `PLACEHOLDER`. It shows `runs`, and will be written under the name `file`."""
-    named = list(dict.fromkeys(entry for run in runs for entry in page_seal.audited_items(run.journal, run.store)))
+    """Replace `PLACEHOLDER` by the seal of a page that shows `runs` and will be named `file`."""
+    items = list(dict.fromkeys(entry for run in runs for entry in page_seal.audited_items(run.journal, run.store)))
     tables = [table for run in runs for table in page_seal.tables(run.journal, run.store)]
     several = len({table.run for table in tables}) > 1
     section = render(
         "seal.html",
         file=file,
         shown=Markup(page_seal.SHOWN.format(page_seal.ZEROS)),
-        audited=[] if LISTED in page else named,
+        audited=[] if LISTED in page else items,
         tables=[table for table in tables if table.name in ("summary", TRIALS) or not several],
         all_tables=len(tables),
         several=several,
-        element=Markup(page_seal.element([run.name for run in runs], named, tables)),
+        element=Markup(page_seal.element([run.name for run in runs], items, tables)),
     )
     return page_seal.seal_page(encodable(page.replace(PLACEHOLDER, section)))

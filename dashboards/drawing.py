@@ -43,7 +43,7 @@ PALETTE: Mapping[str, tuple[str, str]] = {
     "canary-thread": ("#e2b193", "#8a5330"),
     "twin-thread": ("#9fc1e3", "#315d88"),
 }
-# For lines of one drawing: colour, mark and dash together, so that any one of them tells the lines apart.
+# Lines of one drawing differ in colour, mark and dash; any one of the three distinguishes them.
 SERIES: Sequence[tuple[str, str, Any]] = (
     ("accent", "o", "-"),
     ("violet", "^", (0, (4, 2))),
@@ -54,27 +54,27 @@ SERIES: Sequence[tuple[str, str, Any]] = (
     ("ink", "X", (0, (2, 1, 2, 4))),
     ("muted", "p", (0, (5, 1, 1, 1, 1, 1))),
 )
-# The line at the value that is expected where nothing is memorised.
+# Style of the line at the null value, which is expected without memorisation.
 NULL: Mapping[str, Any] = {"color": PALETTE["muted"][0], "linewidth": 1.2, "linestyle": (0, (4, 3))}
-WIDTH = 5.2  # inches; a page as narrow as a telephone's shows TEXT at about its size
+WIDTH = 5.2  # inches; on a phone, TEXT then has about its nominal size
 TEXT = 10.0  # points
 FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
 def light(name: str) -> str:
-    """The colour of this name as it is drawn."""
+    """The colour of this name on light paper, in which figures are drawn."""
     return PALETTE[name][0]
 
 
 def canvas(height: float) -> Figure:
-    """An empty figure of this height, in inches, as wide as the page; axes are put into it by `place`."""
+    """An empty figure of this height, in inches, as wide as the page; `add_axes` adds axes."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(WIDTH, height))
 
 
 def add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Axes in the figure, in inches from its lower left corner, with a grid behind what is drawn."""
+    """Add axes to the figure, in inches from its lower left corner, with a grid in the background."""
     across, up = figure.get_size_inches()
     axes = figure.add_axes((left / across, bottom / up, width / across, height / up))
     axes.set_axisbelow(True)
@@ -84,9 +84,9 @@ def add_axes(figure: Figure, left: float, bottom: float, width: float, height: f
 
 
 def load_matplotlib(folder: Callable[[], Path]) -> None:
-    """Import matplotlib with its cache of fonts in `folder()`, unless the user has such a cache at home.
+    """Import matplotlib with the font cache in `folder()`, unless the user has a font cache at home.
 
-    Otherwise the cache would be written into the home of users who have never used matplotlib.
+    Otherwise matplotlib would write a cache into the home of users who have never used it.
     """
     homes = {"config": "XDG_CONFIG_HOME", "cache": "XDG_CACHE_HOME"}
     config, cache = (
@@ -104,12 +104,12 @@ def load_matplotlib(folder: Callable[[], Path]) -> None:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """A context in which figures are drawn in our style, independent of the user's matplotlib settings."""
+    """A context with our style of figures, independent of the user's matplotlib settings."""
     import matplotlib
 
     defaults: dict[Any, Any] = {key: value for key, value in matplotlib.rcParamsDefault.items() if key not in KEPT}
     with warnings.catch_warnings():
-        # Of letters that its font lacks (the reader's has them) and of what is empty, matplotlib warns on the terminal.
+        # matplotlib warns about empty plots and about letters missing in its font, which the reader's fonts have.
         warnings.simplefilter("ignore")
         with matplotlib.rc_context(defaults | SETTINGS | {"svg.hashsalt": "engram "}):
             yield
@@ -117,7 +117,7 @@ def style() -> Iterator[None]:
 
 KEPT = frozenset({"backend", "backend_fallback", "interactive", "toolbar", "timezone"})
 SETTINGS: dict[Any, Any] = {
-    "font.family": ["DejaVu Sans"],  # comes with matplotlib and is wide: what fits in it fits in others
+    "font.family": ["DejaVu Sans"],  # included in matplotlib, and wide: text that fits in it fits in other fonts
     "font.size": TEXT,
     "text.color": light("ink"),
     "text.parse_math": False,
@@ -148,14 +148,14 @@ SETTINGS: dict[Any, Any] = {
 def svg(figure: Figure, name: str) -> str:
     """The figure as one `<svg>` element with text as text and no background, reproducible byte for byte.
 
-    It has a viewBox and no size, so it fills the width of its container. Its ids begin with `name`.
+    The element has a viewBox and no size, so it fills the width of its container. Its ids begin with `name`.
     """
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    written = io.StringIO()
+    buffer = io.StringIO()
     FigureCanvasSVG(figure)
-    figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return _shrink_svg(written.getvalue(), name)
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return _shrink_svg(buffer.getvalue(), name)
 
 
 TAG = re.compile(r"<[^>]+>")
@@ -169,7 +169,7 @@ MARK_STYLE = re.compile(r' style="([^"]*)"')
 
 
 def _shrink_svg(text: str, name: str) -> str:
-    """Matplotlib's SVG without what a page does not need, at about half the size."""
+    """Remove the parts of matplotlib's SVG that a page does not need, about half of its size."""
     body = text[text.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.S)
@@ -188,7 +188,7 @@ def _shrink_svg(text: str, name: str) -> str:
 
 
 def _hoist_style(marks: re.Match[str]) -> str:
-    """A row of marks with their style moved to a common group if they share it."""
+    """Move the style of a row of marks to a group if all marks share it."""
     styles = set(MARK_STYLE.findall(marks[0]))
     if len(styles) != 1 or marks[0].count("<use") < 3:
         return marks[0]
@@ -201,7 +201,7 @@ def format_number(value: float | None) -> str:
 
 
 def set_ticks(axes: Axes, across: int | None = 5, up: int | None = 5, whole: bool = False) -> None:
-    """Set at most so many round ticks on each axis, where there is a number; integers across if `whole`."""
+    """Limit the number of round ticks on each axis, unless None; integers on the x axis if `whole`."""
     from matplotlib.ticker import MaxNLocator
 
     if across is not None:
@@ -218,18 +218,18 @@ def hide_y_axis(axes: Axes) -> None:
 
 
 def remove_y_axis(axes: Axes) -> None:
-    """Leave the y axis without line and ticks, where heights mean nothing."""
+    """Remove line and ticks of a y axis whose heights have no meaning."""
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
 
 
 def format_interval(low: float | None, high: float | None) -> str:
-    """An interval as text that follows its estimate; empty if it has no ends."""
+    """An interval as text that follows its estimate; empty without both ends."""
     return "" if low is None or high is None else f" [{format_number(low)}, {format_number(high)}]"
 
 
 def set_log_y_axis(axes: Axes, wide: bool = False) -> None:
-    """Set a logarithmic y axis with plain numbers as tick labels; powers of ten alone where it is `wide`."""
+    """Set a logarithmic y axis with plain numbers as tick labels; only powers of ten if `wide`."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axes.set_yscale("log")
@@ -239,7 +239,7 @@ def set_log_y_axis(axes: Axes, wide: bool = False) -> None:
 
 
 def set_log_x_axis(axes: Axes, values: Sequence[float], most: int = 7) -> None:
-    """Set a logarithmic x axis that holds these positive values, with powers of ten as tick labels where they fit."""
+    """Set a logarithmic x axis that contains these positive values, with powers of ten as tick labels if they fit."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     axes.set_xscale("log")
@@ -269,7 +269,7 @@ def padded_limits(values: Sequence[float], margin: float = 0.06) -> tuple[float,
 def segment_path(
     places: ArrayLike, lows: ArrayLike, highs: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Vertical lines as one path with gaps, so that they are one element of the page however many there are."""
+    """Vertical lines as one path with gaps, so that any number of lines is one element of the page."""
     x, low, high = (np.asarray(values, np.float64) for values in (places, lows, highs))
     gap = np.full(len(x), np.nan)
     return np.stack([x, x, gap], axis=1).ravel(), np.stack([low, high, gap], axis=1).ravel()

@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon beside the accountant's, of a sweep with private cells, whatever the audit."""
+"""Lower bounds on epsilon compared with the accountant's epsilon, for sweeps of any audit with private cells."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dashboards.summary import find_rows, format_range
 from tasks.contract.epsilon_rows import AT_LEAST, BOUND, CONFIDENCE, SHOWN_AT_MOST, SPENT
 
 PANEL = 2.2  # inches
-WITHOUT = "none"  # the cell without privacy
-LINEAR = 0.1  # epsilon up to which the axis is linear, since bounds are 0 often
+WITHOUT = "none"  # label of the cell without privacy
+LINEAR = 0.1  # epsilon up to which the axis is linear, since bounds are often 0
 
 
 @dataclass(frozen=True)
 class Rung:
-    """A cell: the accountant's epsilon, None without privacy, the bounds by name, and what each could be at most."""
+    """A cell: the accountant's epsilon (None without privacy), its bounds and the largest possible bounds by name."""
 
     spent: float | None
     delta: float
@@ -39,7 +39,7 @@ class Rung:
 
 
 def epsilon_bounds(run: Run) -> Iterator[Figure]:
-    """Each cell's bounds beside what the accountant says; nothing where no training was private."""
+    """Yield the figure of each cell's bounds and the accountant's epsilon, if any training was private."""
     rungs = [rung for rung in map(read_rung, run.cells) if rung is not None]
     if all(rung.spent is None for rung in rungs):
         return
@@ -49,15 +49,19 @@ def epsilon_bounds(run: Run) -> Iterator[Figure]:
         *(legend.series_entry(name, look) for name, look in zip(names, drawing.SERIES, strict=False)),
         legend.line("accountant", color=drawing.light("violet"), linewidth=2.2),
     ]
-    most = " The short thin line is what a bound would be if all trainings told." if any(r.most for r in rungs) else ""
+    limit_note = (
+        " Short thin line: the largest bound that this number of trainings can give."
+        if any(r.most for r in rungs)
+        else ""
+    )
     deltas = ", ".join(f"{delta:g}" for delta in sorted({rung.delta for rung in rungs}))
     yield Chart(
         "epsilon-bounds",
-        "How private is the training at most?",
-        f"Lower bounds on epsilon at delta {deltas}, each at a confidence of {100 * CONFIDENCE:g} % by itself, beside "
-        "the epsilon that the accountant says was spent: a bound above it is a broken promise, and one below it clears "
-        f"nobody. The axis is linear up to {LINEAR:g}, and logarithmic beyond. none: trained without privacy.{most} "
-        f"n: {format_range([n for rung in rungs for n in rung.n])} of each bound.",
+        "Does the training reveal more than its epsilon allows?",
+        f"Lower bounds on epsilon at delta {deltas}, each with a confidence of {100 * CONFIDENCE:g} %, and the epsilon "
+        "of the accountant. A bound above it shows a broken promise; a bound below it does not prove the promise. "
+        f"The axis is linear up to {LINEAR:g} and logarithmic above. none: trained without privacy.{limit_note} "
+        f"n of each bound: {format_range([n for rung in rungs for n in rung.n])}.",
         " ".join(rung.description[:1].upper() + rung.description[1:] for rung in rungs),
         PANEL + 0.6 + legend.height(len(entries), 2),
         facet_panels([_rung_facet(rungs, names)], PANEL, foot=0.55),
@@ -67,33 +71,33 @@ def epsilon_bounds(run: Run) -> Iterator[Figure]:
 
 
 def read_rung(cell: Run) -> Rung | None:
-    """A cell's bounds; None where it has none."""
-    found = list(find_rows(cell.summary, AT_LEAST))
-    if not found:
+    """Read a cell's bounds; None if it has none."""
+    bound_rows = list(find_rows(cell.summary, AT_LEAST))
+    if not bound_rows:
         return None
     spent = next((row["estimate"] for _, row in find_rows(cell.summary, SPENT)), None)
-    most = {setting[BOUND]: row["estimate"] for setting, row in find_rows(cell.summary, SHOWN_AT_MOST)}
-    bounds = {setting[BOUND]: row["estimate"] for setting, row in found}
-    return Rung(spent, found[0][0]["delta"], bounds, most, [row["n"] for _, row in found])
+    limits = {setting[BOUND]: row["estimate"] for setting, row in find_rows(cell.summary, SHOWN_AT_MOST)}
+    bounds = {setting[BOUND]: row["estimate"] for setting, row in bound_rows}
+    return Rung(spent, bound_rows[0][0]["delta"], bounds, limits, [row["n"] for _, row in bound_rows])
 
 
 def _rung_facet(rungs: Sequence[Rung], names: Sequence[str]) -> Facet:
     layers: list[Layer] = [
-        line([at - 0.4, at + 0.4], [rung.spent] * 2, "violet", linewidth=2.2)
-        for at, rung in enumerate(rungs)
+        line([index - 0.4, index + 0.4], [rung.spent] * 2, "violet", linewidth=2.2)
+        for index, rung in enumerate(rungs)
         if rung.spent is not None
     ]
     step = 0.6 / max(1, len(names) - 1)
     for number, (name, (colour, marker, _)) in enumerate(zip(names, drawing.SERIES, strict=False)):
-        beside = {at - 0.3 + number * step: rung for at, rung in enumerate(rungs) if name in rung.bounds}
-        for x, rung in beside.items():
+        rungs_by_x = {index - 0.3 + number * step: rung for index, rung in enumerate(rungs) if name in rung.bounds}
+        for x, rung in rungs_by_x.items():
             if name in rung.most:
                 layers.append(line([x - 0.06, x + 0.06], [rung.most[name]] * 2, "muted", linewidth=1.2))
-        values = [rung.bounds[name] for rung in beside.values()]
-        layers.append(line(list(beside), values, colour, marker=marker, markersize=6, linestyle="none"))
+        values = [rung.bounds[name] for rung in rungs_by_x.values()]
+        layers.append(line(list(rungs_by_x), values, colour, marker=marker, markersize=6, linestyle="none"))
     ticks = (range(len(rungs)), [rung.name for rung in rungs])
-    across = Axis("epsilon by the accountant", (-0.5, len(rungs) - 0.5), ticks=ticks, grid=False)
-    return Facet(layers, y=Axis("epsilon, at least", most=None), x=across, finish=[_set_epsilon_axis])
+    across = Axis("epsilon of the accountant", (-0.5, len(rungs) - 0.5), ticks=ticks, grid=False)
+    return Facet(layers, y=Axis("lower bound on epsilon", most=None), x=across, finish=[_set_epsilon_axis])
 
 
 def _set_epsilon_axis(axes: Any) -> None:

@@ -1,4 +1,4 @@
-"""Forest plots: estimates with their intervals, one row each, as any audit's summary can be drawn."""
+"""Forest plots for the summary of any audit: one row for each estimate and its interval."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ from dashboards.summary import LETTERS, Row, finite, fit_words, row_label, words
 from tasks.contract.grouping import group_rows
 
 Metric = tuple[str, list[Row]]
-REPEATED = "Does it repeat what was published?"
-LOGARITHMIC = "Scales differ; on a logarithmic one, an interval that runs off to the left includes 0."
-HOLLOW = "Diamond: the paper's number, which it gives without an interval; a thin line joins it to ours. "
+REPEATED = "Do the results agree with the published ones?"
+LOGARITHMIC = "Scales differ. On a logarithmic scale, an interval that leaves the panel to the left includes 0."
+HOLLOW = "Diamond: the published number, which has no interval; a thin line connects it with ours. "
 
-LABELS = 1.95  # inches for the rows' names: as wide as LETTERS of them are
+LABELS = 1.95  # inches for the labels of rows: the width of LETTERS letters
 ROW = 0.2  # inches
 FOOT = 0.36  # for the ticks of each panel
 LEGEND = 0.42
-MOST = 80  # rows that are drawn
-TALLEST = 11.0  # inches of a figure: where it is printed, it has one page, at nearly nine tenths of its size
+MOST = 80  # drawn rows
+TALLEST = 11.0  # inches of a figure: it fits on one printed page at nearly nine tenths of its size
 LONGEST = 40  # rows of a metric in a figure
-# From the smallest to the largest estimate, from where on a scale is logarithmic: beside published ones, and else.
+# Ratio of the largest to the smallest estimate above which a scale is logarithmic: with published values, and without.
 WIDE, WIDEST = 30, 1000
-# Metrics on one scale use at least this part of it each; otherwise they get scales of their own.
+# Each metric on a shared scale uses at least this part of it; otherwise it gets its own scale.
 SHARE = 0.3
 
 
 def estimates(rows: Sequence[Row]) -> Iterator[Figure]:
-    """Forest plots of a summary's estimates; those with a published value in a figure of their own."""
-    there = [row for row in rows if finite(row["estimate"])]
-    ours = [row for row in there if not finite(row["published"])]
-    published = [row for row in there if finite(row["published"])]
-    yield from forests(ours, "estimates", "What was measured, and what would it be without memory?")
+    """Yield forest plots of a summary's estimates, with separate figures for rows that have a published value."""
+    finite_rows = [row for row in rows if finite(row["estimate"])]
+    unpublished = [row for row in finite_rows if not finite(row["published"])]
+    published = [row for row in finite_rows if finite(row["published"])]
+    yield from forests(unpublished, "estimates", "How large are the estimates, and their values without memorisation?")
     yield from forests(published, "published", REPEATED)
 
 
 def forests(
     rows: Sequence[Row], name: str, title: str, describe: Callable[[Row], str] | None = None
 ) -> Iterator[Figure]:
-    """Forest plots of these rows, as many as pages must hold them, each with its own rows in words."""
+    """Yield forest plots of these rows, split over several figures if necessary."""
     pages = paginate(_group_by_scale(_group_by_metric(rows[:MOST])))
     left_out = left_out_note(min(MOST, len(rows)), len(rows), "rows")
     for number, panels in enumerate(pages, 1):
@@ -66,7 +66,7 @@ def forests(
 
 
 def paginate(panels: Sequence[Sequence[Metric]]) -> list[list[Sequence[Metric]]]:
-    """The panels in order, in as few figures as are not too tall."""
+    """Distribute the panels in order over the smallest number of figures that are not too tall."""
     pages: list[list[Sequence[Metric]]] = []
     for panel in chain.from_iterable(map(_split_panel, panels)):
         if pages and _figure_height([*pages[-1], panel]) <= TALLEST:
@@ -77,19 +77,19 @@ def paginate(panels: Sequence[Sequence[Metric]]) -> list[list[Sequence[Metric]]]
 
 
 def _split_panel(panel: Sequence[Metric]) -> list[Sequence[Metric]]:
-    """The panel, or where it is too tall for a figure, panels of at most LONGEST rows of one metric."""
+    """The panel, or if it is too tall for a figure, panels of at most LONGEST rows of one metric."""
     if _figure_height([panel]) <= TALLEST:
         return [panel]
-    return [[(name, rows[at : at + LONGEST])] for name, rows in panel for at in range(0, len(rows), LONGEST)]
+    return [[(name, rows[start : start + LONGEST])] for name, rows in panel for start in range(0, len(rows), LONGEST)]
 
 
 def _panel_height(panel: Sequence[Metric]) -> float:
-    """The inches that a panel takes."""
+    """The height of a panel in inches."""
     return ROW * sum(1.3 + len(of_metric) for _, of_metric in panel)
 
 
 def _figure_height(panels: Sequence[Sequence[Metric]]) -> float:
-    """The inches that a figure of these panels takes."""
+    """The height of a figure of these panels in inches."""
     return LEGEND + sum(_panel_height(panel) + FOOT for panel in panels)
 
 
@@ -100,21 +100,21 @@ def _forest(
     note: str = "",
     describe: Callable[[Row], str] | None = None,
 ) -> Figure:
-    """Dots with 95 % intervals, each metric below its name; metrics of about the same size share a scale."""
-    shown = [row for panel in panels for row in _panel_rows(panel)]
-    units = sorted({str(row["unit"]) for row in shown if row["unit"]})
-    published = any(finite(row["published"]) for row in shown)
+    """Draw dots with 95 % intervals below the name of each metric; metrics of similar size share a scale."""
+    rows = [row for panel in panels for row in _panel_rows(panel)]
+    units = sorted({str(row["unit"]) for row in rows if row["unit"]})
+    published = any(finite(row["published"]) for row in rows)
     scales = LOGARITHMIC if any(_wide_apart(_panel_rows(panel)) for panel in panels) else "Scales differ."
     caption = (
-        "Dot: estimate. Line: its 95 % interval, hidden where narrower than the dot. Tick: what the estimate is where "
-        f"nothing is memorised. {HOLLOW if published else ''}{scales} "
+        "Dot: estimate. Line: 95 % interval, hidden if narrower than the dot. Tick: null value, the value expected "
+        f"without memorisation. {HOLLOW if published else ''}{scales} "
         f"Sampling unit: {', '.join(units) or 'unknown'}.{note}"
     )
-    alt = " ".join(map(describe or describe_row, shown))
+    alt = " ".join(map(describe or describe_row, rows))
     height = _figure_height(panels)
     tops = accumulate((_panel_height(panel) + FOOT for panel in panels), initial=LEGEND)
-    drawn = [_metrics_panel(panel, height - top) for panel, top in zip(panels, tops, strict=False)]
-    return Chart(name, title, caption, alt, height, drawn, legend_entries(published), columns=3).figure()
+    axes_panels = [_metrics_panel(panel, height - top) for panel, top in zip(panels, tops, strict=False)]
+    return Chart(name, title, caption, alt, height, axes_panels, legend_entries(published), columns=3).figure()
 
 
 def _group_by_metric(rows: Sequence[Row]) -> list[Metric]:
@@ -127,9 +127,9 @@ def _group_by_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
     panels: list[list[Metric]] = []
     for metric in metrics:
         together = [*panels[-1], metric] if panels else [metric]
-        whole = _axis_length([row for _, rows in together for row in rows])
+        total_length = _axis_length([row for _, rows in together for row in rows])
         of_a_kind = len({name.partition(" ")[0] for name, _ in together}) == 1
-        if panels and of_a_kind and all(_axis_length(rows) >= SHARE * whole for _, rows in together):
+        if panels and of_a_kind and all(_axis_length(rows) >= SHARE * total_length for _, rows in together):
             panels[-1] = together
         else:
             panels.append([metric])
@@ -137,7 +137,7 @@ def _group_by_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
 
 
 def values(rows: Sequence[Row]) -> list[float]:
-    """All values of these rows that an axis must hold."""
+    """All values of these rows that an axis must contain."""
     names = ("estimate", "low", "high", "null", "published")
     return [row[name] for row in rows for name in names if finite(row[name])]
 
@@ -150,7 +150,7 @@ def _wide_apart(rows: Sequence[Row]) -> bool:
 
 
 def _axis_length(rows: Sequence[Row]) -> float:
-    """The length of an axis that holds these rows."""
+    """The length of an axis that contains these rows."""
     return max(values(rows)) - min(values(rows))
 
 
@@ -160,15 +160,15 @@ def _panel_rows(panel: Sequence[Metric]) -> list[Row]:
 
 def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
     """The metrics from `top` inches down, each below its name; the axis is logarithmic if they are far apart."""
-    tall, shown = _panel_height(panel), _panel_rows(panel)
+    tall, rows = _panel_height(panel), _panel_rows(panel)
     y, labels = tall / ROW - 0.5, {}
     headings = []
     for metric, of_metric in panel:
         y -= 0.15
-        place = (-LABELS * 72 + 6, y)
+        position = (-LABELS * 72 + 6, y)
         headings.append(
             annotation(
-                metric, place, system=("axes points", "data"), va="center", fontweight="bold", fontsize=drawing.TEXT
+                metric, position, system=("axes points", "data"), va="center", fontweight="bold", fontsize=drawing.TEXT
             )
         )
         y -= 0.15
@@ -176,13 +176,13 @@ def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
             y -= 1
             labels[y] = label
         y -= 1
-    wide = _wide_apart(shown)
-    limits = drawing.padded_limits([value for value in values(shown) if value > 0 or not wide])
-    positive = [value for row in shown for value in (row["estimate"], row["published"]) if finite(value)]
+    wide = _wide_apart(rows)
+    limits = drawing.padded_limits([value for value in values(rows) if value > 0 or not wide])
+    positive = [value for row in rows for value in (row["estimate"], row["published"]) if finite(value)]
     set_log_axis = [partial(drawing.set_log_x_axis, values=positive, most=5)] if wide else []
     return Panel(
         (LABELS, top - tall, drawing.WIDTH - LABELS - 0.2, tall),
-        [*headings, *_forest_layers(list(labels), shown)],
+        [*headings, *_forest_layers(list(labels), rows)],
         Axis(limits=limits, most=4),
         Axis(limits=(-0.5, tall / ROW - 0.5)),
         finish=[
@@ -196,20 +196,20 @@ def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
 
 def _forest_layers(heights: Sequence[float], rows: Sequence[Row]) -> Iterator[Layer]:
     """The nulls as ticks, the intervals as lines, the estimates as dots and the published values as diamonds."""
-    at = np.array(heights)
+    positions = np.array(heights)
     null, estimate, published = (
         np.array([row[name] if finite(row[name]) else np.nan for row in rows])
         for name in ("null", "estimate", "published")
     )
-    yield line(*drawing.segment_path(null, at - 0.38, at + 0.38), "muted", linewidth=1.6)
-    yield estimate_marks(at, rows, "accent", level=True, marker="o", markersize=5.5, linestyle="none")
+    yield line(*drawing.segment_path(null, positions - 0.38, positions + 0.38), "muted", linewidth=1.6)
+    yield estimate_marks(positions, rows, "accent", level=True, marker="o", markersize=5.5, linestyle="none")
     if np.isfinite(published).any():
-        yield intervals(at, estimate, published, "muted", 0.8, level=True, zorder=1)
-        yield marks(published, at, "ink", "D", 5.5, markerfacecolor="none")
+        yield intervals(positions, estimate, published, "muted", 0.8, level=True, zorder=1)
+        yield marks(published, positions, "ink", "D", 5.5, markerfacecolor="none")
 
 
 def legend_entries(published: bool) -> list[Any]:
-    """The legend's entries; `published`: with the diamond of published values."""
+    """The legend's entries, with `published` also the diamond of published values."""
     upright = {"marker": "|", "markersize": 9, "markeredgewidth": 1.6, "linewidth": 0}
     hollow = {"marker": "D", "markersize": 5.5, "markerfacecolor": "none", "linewidth": 0}
     accent, muted, ink = (drawing.light(name) for name in ("accent", "muted", "ink"))
@@ -221,7 +221,7 @@ def legend_entries(published: bool) -> list[Any]:
 
 
 def _row_labels(rows: Sequence[Row]) -> list[str]:
-    """Labels of a metric's rows: whole where they fit, else without what all rows share."""
+    """Labels of a metric's rows; if they are too long, without the words that all rows share."""
     texts = [words(row) for row in rows]
     if all(len(", ".join(of_row)) <= LETTERS for of_row in texts):
         return [row_label(row) for row in rows]
@@ -233,14 +233,14 @@ def _row_labels(rows: Sequence[Row]) -> list[str]:
 
 
 def format_ends(row: Row) -> str:
-    """The ends of the row's interval in words, as they follow its estimate; empty without one."""
+    """The row's interval as text that follows its estimate; empty without an interval."""
     if not (finite(row["low"]) and finite(row["high"])):
         return ""
     return f", {drawing.format_number(row['low'])} to {drawing.format_number(row['high'])}"
 
 
 def describe_row(row: Row) -> str:
-    """The row in words, for readers who cannot see the figure."""
+    """The row as text, for screen readers."""
     words = f"{row['metric']} ({row_label(row)}): {drawing.format_number(row['estimate'])}{format_ends(row)}"
     if finite(row["null"]):
         words += f", null {drawing.format_number(row['null'])}"

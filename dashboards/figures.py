@@ -14,18 +14,18 @@ from dashboards.sweep import repetition, sweep
 
 
 def figures(run: Run) -> list[Figure]:
-    """All figures that can be drawn from the results so far; of a sweep or search those of its cells together."""
+    """All figures that the current results allow; for a sweep or search, figures of all cells together."""
     drawing.load_matplotlib(lambda: run.store.folder("matplotlib"))
     with drawing.style():
         if run.search is not None:
             return list(pareto_front(run))
-        own = audits.find(run.audit)
+        module = audits.find(run.audit)
         if run.cells:
-            return [*sweep(run), *_drawn_figures(own, "sweep", run), *epsilon_bounds(run), *repetition(run)]
-        return [*_drawn_figures(own, "figures", run), *estimates(run.summary)]
+            return [*sweep(run), *_drawn_figures(module, "sweep", run), *epsilon_bounds(run), *repetition(run)]
+        return [*_drawn_figures(module, "figures", run), *estimates(run.summary)]
 
 
-def _drawn_figures(own: ModuleType | None, name: str, run: Run) -> list[Figure]:
-    """The figures that the function of this name in an audit's module draws; none without it."""
-    draw = getattr(own, name, None)
+def _drawn_figures(module: ModuleType | None, name: str, run: Run) -> list[Figure]:
+    """The figures drawn by the function of this name in an audit's module; empty without such a function."""
+    draw = getattr(module, name, None)
     return [] if draw is None else [figure for figure in draw(run) if figure is not None]

@@ -1,4 +1,4 @@
-"""What a run's audit is about, as far as it may be shown: images, and records as text."""
+"""The images or records that an audit is about, if the page may show them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tasks.datasets.records import ID, Records
 
 Pixels = NDArray[np.uint8]  # (height, width, channels)
 LONGEST = 600  # characters of a record's field
-KIND = "records:"  # of a data set's name
-FEW, SETS = 20, 10  # records of a set, and sets, that are shown
-PRINTED = 3  # records of a group, in print
+KIND = "records:"  # prefix of a data set's name
+FEW, SETS = 20, 10  # shown records of a set, and shown sets
+PRINTED = 3  # printed records of a group
 TITLE = "Records"
-CAPTION = f"What the models were asked about: the first {FEW} records of each set."
+CAPTION = f"The first {FEW} records of each set in question."
 
 
 @dataclass(frozen=True)
 class Picture:
     """An image of the data in its own resolution, to be enlarged without smoothing.
 
-    `group` is the heading of the pictures it belongs to, which are consecutive.
+    `group` is the heading of consecutive images.
     """
 
     png: bytes
@@ -42,7 +42,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Record:
-    """A record of the data as text: each field's name and what it holds; `group` is that of a picture."""
+    """A record of the data as text: names and values of its fields; `group` is a heading, as for an image."""
 
     title: str
     fields: tuple[tuple[str, str], ...]
@@ -51,7 +51,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Strip:
-    """Pictures side by side that answer to something, and what they are."""
+    """A labelled row of images that a model returned for an item."""
 
     label: str
     pictures: tuple[Picture, ...]
@@ -59,7 +59,7 @@ class Strip:
 
 @dataclass(frozen=True)
 class Item:
-    """What was asked about, in pictures, beside strips of what was answered; `group` is that of a picture."""
+    """The images of a question and strips of images of the answers; `group` is a heading, as for an image."""
 
     title: str
     pictures: tuple[Picture, ...]
@@ -69,7 +69,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Gallery:
-    """A run's pictures, items or records, or, if `shown` is false, the note in their place."""
+    """A run's images, items or records, or, if `shown` is false, a note in their place."""
 
     caption: str
     shown: bool
@@ -81,24 +81,24 @@ class Gallery:
 
     @property
     def printed(self) -> int:
-        """The number of records that are printed: the first of each group."""
+        """The number of printed records: the first ones of each group."""
         return sum(min(PRINTED, count) for count in Counter(record.group for record in self.records).values())
 
 
 def error_reason(run: Run, error: Exception) -> str:
-    """The error's message; empty if the run has private fields, which it might quote."""
+    """The error's message; empty if the run has private fields that the message might quote."""
     return "" if run.withholds else f": {' '.join(str(error).split())}"
 
 
 def text_records(records: Records, group: str = "") -> Iterator[Record]:
-    """The records, each with all its fields but the id, which is the title; a long value is cut."""
-    for each in records.as_dicts():
-        fields = [(name, format_field(value)) for name, value in each.items() if name != ID]
-        yield Record(each[ID], tuple(fields), group)
+    """Yield the records, titled by id, with all other fields; long values are cut."""
+    for record in records.as_dicts():
+        fields = [(name, format_field(value)) for name, value in record.items() if name != ID]
+        yield Record(record[ID], tuple(fields), group)
 
 
 def format_field(value: Any) -> str:
-    """What a field holds: text as it is, anything else as JSON."""
+    """The value of a field: text unchanged, other values as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text):,} characters)"
 
@@ -107,15 +107,15 @@ def encode_png(image: Pixels) -> bytes:
     """The image as PNG in its own resolution."""
     from PIL import Image
 
-    written = BytesIO()
-    Image.fromarray(image if image.shape[2] == 3 else image[..., 0]).save(written, "PNG", optimize=True)
-    return written.getvalue()
+    buffer = BytesIO()
+    Image.fromarray(image if image.shape[2] == 3 else image[..., 0]).save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
 
 
 def record_gallery(run: Run, show_images: bool) -> Gallery | None:
-    """The first records of each set; None where the audit has no probes, or its data are no records.
+    """The first records of each set; None if the audit has no probes, or its data are not records.
 
-    Records are the user's own: without `show_images` there is a note in their place.
+    Records belong to the user: without `show_images`, a note replaces them.
     """
     names = [data.name for data in configuration.data_sets(run) if data.name.startswith(KIND)]
     registered = audits.find_installed(run.audit)
@@ -123,16 +123,22 @@ def record_gallery(run: Run, show_images: bool) -> Gallery | None:
     if handout is None or not names:
         return None
     if not show_images:
-        yours = f"Records of {', '.join(names)} are yours and are not shown unless asked for with --show-images."
+        yours = f"Records of {', '.join(names)} are your own data. --show-images adds them to the page."
         return Gallery(CAPTION, False, yours, title=TITLE)
     if run.private_config is None:
-        changed = "The records cannot be shown: the audit has changed since the run was made."
+        changed = "The records cannot be shown: the audit has changed since the run was created."
         return Gallery(CAPTION, False, changed, title=TITLE)
     try:
         sets = [
-            (name, held) for name, held in islice(handout.probes(run.private_config), SETS) if isinstance(held, Records)
+            (name, records)
+            for name, records in islice(handout.probes(run.private_config), SETS)
+            if isinstance(records, Records)
         ]
-        found = [each for name, held in sets for each in text_records(held.rows(np.arange(min(FEW, len(held)))), name)]
+        shown_records = [
+            record
+            for name, records in sets
+            for record in text_records(records.rows(np.arange(min(FEW, len(records)))), name)
+        ]
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
         return Gallery(CAPTION, False, f"The records cannot be shown{error_reason(run, error)}.", title=TITLE)
-    return Gallery(CAPTION, bool(found), records=tuple(found), title=TITLE) if found else None
+    return Gallery(CAPTION, bool(shown_records), records=tuple(shown_records), title=TITLE) if shown_records else None

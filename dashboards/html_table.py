@@ -15,12 +15,12 @@ from orchestrator.inspection import status
 from orchestrator.quantities import jsonable
 from orchestrator.store import stored_keys
 
-MOST = 1000  # rows that are shown
+MOST = 1000  # shown rows
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """One of a run's tables: the first `shown` of its rows, without the columns `left_out`."""
+    """A table of a run: the first `shown` rows, without the columns `left_out`."""
 
     name: str
     rows: int
@@ -40,28 +40,28 @@ class Unshown:
 
 
 def sheets(run: Run) -> tuple[list[Sheet], list[Unshown]]:
-    """The run's tables except its summary: stored tables of one part each, and those of many parts."""
-    shown: list[Sheet] = []
-    others: list[Unshown] = []
+    """The run's stored tables except its summary: tables of one part, and tables of many parts."""
+    shown_sheets: list[Sheet] = []
+    unshown: list[Unshown] = []
     if run.cells:
-        return shown, others
-    stored = stored_keys(run.store)
+        return shown_sheets, unshown
+    existing_keys = stored_keys(run.store)
     for name, keys in status.roots(run.journal).items():
-        there = sum(key in stored for key in keys)
-        if name == "summary" or not there:
+        stored_count = sum(key in existing_keys for key in keys)
+        if name == "summary" or not stored_count:
             continue
         if len(keys) > 1:
-            others.append(Unshown(name, there, len(keys)))
+            unshown.append(Unshown(name, stored_count, len(keys)))
         else:
-            shown.append(sheet(name, run.table(name)))
-    return shown, others
+            shown_sheets.append(sheet(name, run.table(name)))
+    return shown_sheets, unshown
 
 
 def sheet(name: str, table: pa.Table) -> Sheet:
     """The table's first rows, without columns of lists, records and bytes."""
-    columns = [at for at, field in enumerate(table.schema) if not _opaque(field.type)]
+    columns = [index for index, field in enumerate(table.schema) if not _opaque(field.type)]
     first = table.select(columns).slice(0, MOST)
-    # Closing tags of cells and rows, and quotes around plain values, may be left out in HTML.
+    # HTML allows omitting closing tags of cells and rows, and quotes around plain values.
     head = "".join(f"<th scope=col>{escape(name)}" for name in first.schema.names)
     cells = [[_cell(value) for value in column.to_pylist()] for column in first.columns]
     body = "".join(f"<tr>{''.join(row)}\n" for row in zip(*cells, strict=True))
@@ -71,7 +71,7 @@ def sheet(name: str, table: pa.Table) -> Sheet:
         rows=table.num_rows,
         columns=table.num_columns,
         shown=first.num_rows,
-        left_out=tuple(name for at, name in enumerate(names) if at not in columns),
+        left_out=tuple(name for index, name in enumerate(names) if index not in columns),
         html=Markup(f"<thead><tr>{head}<tbody>{body}"),
     )
 

@@ -1,4 +1,4 @@
-"""Where axes stand in a figure: one as wide as the page, several below one another, or rows of named things."""
+"""Positions of axes in a figure: one panel across the page, stacked panels, or rows with names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dashboards import drawing
 from dashboards.summary import fit_words
 
 Box = tuple[float, float, float, float]  # left, bottom, width and height in inches from the figure's lower left corner
-LEFT, RIGHT = 0.75, 0.2  # inches beside the axes
+LEFT, RIGHT = 0.75, 0.2  # inches to the left and right of the axes
 LETTERS = 24  # of a row's name
 MOST = 40  # rows in one figure
 
@@ -26,13 +26,13 @@ def wide_box(bottom: float, height: float, margins: tuple[float, float] = (LEFT,
 def stack(
     count: int, panel: float, gap: float = 0.4, foot: float = 0.5, margins: tuple[float, float] = (LEFT, RIGHT)
 ) -> list[Box]:
-    """Boxes below one another, the uppermost first: `panel` inches from one to the next, `gap` of them between."""
-    return [wide_box(foot + panel * (count - 1 - at), panel - gap, margins) for at in range(count)]
+    """Stacked boxes, the uppermost first: `panel` inches each, of which `gap` are free."""
+    return [wide_box(foot + panel * (count - 1 - index), panel - gap, margins) for index in range(count)]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of named things, the first one uppermost: the names as they fit, where each row stands, and their box."""
+    """Rows with names, the first one at the top: shortened names, heights of the rows, and their box."""
 
     names: Sequence[str]
     y: NDArray[np.int64]
@@ -41,7 +41,7 @@ class Rows:
 
 
 def rows(names: Sequence[str], above: float, right: float = RIGHT) -> Rows:
-    """A row for each name, with `above` inches over them."""
+    """Lay out a row for each name, with `above` inches above the rows."""
     short = [fit_words(name.split(", "), LETTERS) for name in names]
     left = 0.25 + 0.085 * max(map(len, short))
     step = 0.3 if len(names) <= 16 else 0.22
@@ -49,6 +49,6 @@ def rows(names: Sequence[str], above: float, right: float = RIGHT) -> Rows:
     return Rows(short, np.arange(len(names), dtype=np.int64)[::-1], box, step * len(names) + 0.5 + above)
 
 
-def left_out_note(shown: int, of: int, things: str) -> str:
-    """What is left out of a figure, in words; empty where all is drawn."""
-    return f" The first {shown} of {of} {things} are drawn." if of > shown else ""
+def left_out_note(shown_count: int, total: int, things: str) -> str:
+    """A note on rows that a figure omits; empty if all are drawn."""
+    return f" The figure shows the first {shown_count} of {total} {things}." if total > shown_count else ""

@@ -1,4 +1,4 @@
-"""Legends: what the lines, marks and areas of a figure stand for."""
+"""Legends of lines, marks and areas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 ROW = 0.27  # inches of a row above the axes
 LISTED = 0.25  # inches of a row below them
-ENTRY = 24  # letters of a label that leave room for another beside it
+ENTRY = 24  # letters of a label up to which two labels fit in a row
 Series = tuple[str, str, Any]  # colour, mark and dash
 
 
@@ -39,10 +39,10 @@ def series(labels: Sequence[str], joined: bool = True, **look: Any) -> list[Arti
     ]
 
 
-def series_entry(label: str, look: Series, **other: Any) -> Artist:
-    """An entry for a line with its colour, mark and dash."""
+def series_entry(label: str, look: Series, **properties: Any) -> Artist:
+    """An entry for a line of this colour, mark and dash."""
     colour, marker, dash = look
-    return line(label, **{"color": drawing.light(colour), "marker": marker, "linestyle": dash} | other)
+    return line(label, **{"color": drawing.light(colour), "marker": marker, "linestyle": dash} | properties)
 
 
 def columns(labels: Sequence[str]) -> int:
@@ -50,21 +50,21 @@ def columns(labels: Sequence[str]) -> int:
     return 2 if max(map(len, labels)) <= ENTRY else 1
 
 
-def height(entries: int, beside: int = 2) -> float:
+def height(entries: int, column_count: int = 2) -> float:
     """The height of a legend above the axes, in inches."""
-    return ROW * -(-entries // beside)
+    return ROW * -(-entries // column_count)
 
 
-def add_above(figure: Figure, entries: Sequence[Artist], beside: int = 2) -> None:
-    """Put the entries into the upper left corner of the figure, in so many columns."""
+def add_above(figure: Figure, entries: Sequence[Artist], column_count: int = 2) -> None:
+    """Add the entries in the upper left corner of the figure, in `beside` columns."""
     figure.legend(
-        handles=list(entries), loc="upper left", ncols=beside, bbox_to_anchor=(0, 1), borderaxespad=0.1,
+        handles=list(entries), loc="upper left", ncols=column_count, bbox_to_anchor=(0, 1), borderaxespad=0.1,
         columnspacing=1.2,
     )  # fmt: skip
 
 
 def add_below(figure: Figure, room: float, entries: Sequence[tuple[str, Series, str]], heading: str = "") -> None:
-    """List label, look and value of each entry in the lowest `room` inches of the figure; `heading` is the values'."""
+    """List label, style and value of each entry in the lowest `room` inches; `heading` is above the values."""
     axes = drawing.add_axes(figure, 0, 0, drawing.WIDTH, room)
     axes.set_axis_off()
     axes.set_xlim(0, drawing.WIDTH)

@@ -1,7 +1,7 @@
-"""The live page: a run while it goes on, as `engram status --watch` has it, for the browser of this machine.
+"""The live page: an active run, with the numbers of `engram status --watch`, for browsers on this machine.
 
-It refreshes itself without a script, and stops when it is asked to or when nothing will change any more. Like a report
-it shows no pictures of yours, and of an error whose message may quote what is private only the type.
+The page refreshes without a script, until the user stops it or the run has ended. Like a report, it shows none of the
+user's images, and only the type of an error whose message may quote private data.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from orchestrator.store import Store
 from orchestrator.tracking import ui
 
 SECONDS = 2  # between refreshes
-AWAY = 15  # the same of a store elsewhere, which is listed anew for each
-LATEST = 5  # failures that are shown
-STILL = "still"  # the query of a page that does not refresh itself
+AWAY = 15  # between refreshes of a remote store, which is listed for each one
+LATEST = 5  # shown failures
+STILL = "still"  # the query of a page that does not refresh
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
@@ -37,14 +37,14 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Watched:
-    """A run that somebody looks at: its counts, and the reads of its log that go on as long as it has a driver."""
+    """A run with an open page: its counts, and the reads of its log, which continue while it has a driver."""
 
     tally: RunProgress
     reads: Iterator[list[Event]]
 
 
 class LivePages:
-    """The pages of a store's runs; `link` gives where MLflow shows the run in this folder, None if nowhere."""
+    """The pages of a store's runs; `link` returns the MLflow address of the run in this folder, None without one."""
 
     def __init__(self, store: Store, link: Callable[[Path], str | None]) -> None:
         self._store, self._link = store, link
@@ -52,28 +52,28 @@ class LivePages:
         self._lock = threading.Lock()  # the reads of a log take turns
 
     def newest(self) -> str:
-        """The name of the run that was written to last, as `engram status` chooses it. SpecError without any."""
+        """The name of the run with the latest event, as in `engram status`. Raises SpecError without runs."""
         return status.newest_status(self._store).run
 
     def exists(self, name: str) -> bool:
         return name in status.journals(self._store)
 
     def report(self, name: str) -> Path | None:
-        """The run's report; never the one with the user's own pictures."""
+        """The run's report, never the one with the user's own images."""
         return pages.page(self._store.folder("runs", name))
 
     def draw(self, name: str, still: bool) -> str:
-        """The page of a run, which refreshes itself unless it is to stand still or the run needs nothing more."""
+        """The page of a run, which refreshes unless it is `still` or the run has ended."""
         with self._lock:
             run = open_run(self._store, name)
             tally = self._tally(run)
-            seen = run.status
-            changes = bool(seen.driver) or not seen.finished
-            answer = results.short_answer(run.journal, self._store) if seen.finished else ""
+            run_status = run.status
+            changes = bool(run_status.driver) or not run_status.finished
+            answer = results.short_answer(run.journal, self._store) if run_status.finished else ""
             return document.render(
                 "live.html",
                 run=run,
-                status=seen,
+                status=run_status,
                 tally=tally,
                 searched=run.search,
                 answer=answer,
@@ -85,27 +85,27 @@ class LivePages:
             )
 
     def _tally(self, run: Run) -> RunProgress:
-        """The run's counts, with the events that were added to its log since the last look."""
-        there = self._watched.get(run.name)
-        events = None if there is None else next(there.reads, None)
-        if there is None or events is None:  # the driver that was followed has gone, and another may have come since
+        """The run's counts, updated with the new events in its log."""
+        watched = self._watched.get(run.name)
+        events = None if watched is None else next(watched.reads, None)
+        if watched is None or events is None:  # that driver has ended, and another may have started
             reads = status.follow_reads(run.journal, self._store, 0.0)
-            there = self._watched[run.name] = Watched(RunProgress(), reads)
+            watched = self._watched[run.name] = Watched(RunProgress(), reads)
             events = next(reads)
         for event in events:
             with suppress(KeyError, TypeError, ValueError):  # an event of another version
-                there.tally.take(event)
-        return there.tally
+                watched.tally.take(event)
+        return watched.tally
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers for the runs and reports of a store, and for nothing else."""
+    """Serves the runs and reports of a store only."""
 
     pages: LivePages
     server: ThreadingHTTPServer
 
     def do_GET(self) -> None:
-        if self.headers.get("Host") not in self._hosts():  # a page elsewhere that has its name lead here
+        if self.headers.get("Host") not in self._hosts():  # another site whose name resolves to this machine
             return self.send_error(403)
         try:
             self._answer()
@@ -113,16 +113,16 @@ class Handler(BaseHTTPRequestHandler):
             self._send(500, str(error), "text/plain")
 
     def _answer(self) -> None:
-        asked = urlsplit(self.path)
-        match asked.path.split("/")[1:]:
+        request = urlsplit(self.path)
+        match request.path.split("/")[1:]:
             case [""]:
-                place = f"/runs/{self.pages.newest()}/"
+                location = f"/runs/{self.pages.newest()}/"
                 self.send_response(303)
-                self.send_header("Location", place)
+                self.send_header("Location", location)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
             case ["runs", name, ""] if self.pages.exists(name):
-                self._send(200, self.pages.draw(name, asked.query == STILL), "text/html")
+                self._send(200, self.pages.draw(name, request.query == STILL), "text/html")
             case ["runs", name, pages.PAGE] if self.pages.exists(name) and (path := self.pages.report(name)):
                 self._send(200, path.read_text(encoding="utf-8"), "text/html")
             case _:
@@ -135,7 +135,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        with suppress(ConnectionError):  # the browser has gone on
+        with suppress(ConnectionError):  # the browser has left the page
             self.wfile.write(body)
 
     def _hosts(self) -> tuple[str, ...]:
@@ -143,14 +143,14 @@ class Handler(BaseHTTPRequestHandler):
         return f"{ui.HOST}:{port}", f"localhost:{port}"
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing: the terminal belongs to the command."""
+        """Log no requests: the terminal belongs to the command."""
 
 
 @contextmanager
 def serve(store: Store, first: int, link: Callable[[Path], str | None]) -> Iterator[str]:
-    """Serve the live pages to this machine while the context lasts; yields their address.
+    """Serve the live pages to this machine within the context; yields their address.
 
-    The port is the first free one from `first` on. EngramError if none is.
+    The port is the first free one, starting with `first`. Raises EngramError if none is free.
     """
     handler = type("StoreHandler", (Handler,), {"pages": LivePages(store, link)})
     with _bind(first, handler) as server:
@@ -166,5 +166,5 @@ def serve(store: Store, first: int, link: Callable[[Path], str | None]) -> Itera
 def _bind(first: int, handler: type[Handler]) -> ThreadingHTTPServer:
     while True:
         port = ui.free_port(first)
-        with suppress(OSError):  # it was taken this instant
+        with suppress(OSError):  # another process took the port first
             return ThreadingHTTPServer((ui.HOST, port), handler)

@@ -1,6 +1,6 @@
-"""A number line: an estimate beside its interval, its null and the boundaries of the rule, drawn across the page.
+"""A number line: an estimate, its interval, its null value and the boundaries of the rule, drawn across the page.
 
-Places are percentages of the width, so that letters and marks keep their size on any screen and on paper.
+Positions are percentages of the width, so that letters and marks keep their size on any screen and on paper.
 """
 
 from __future__ import annotations
@@ -21,38 +21,40 @@ MOST = 6  # ticks
 
 @dataclass(frozen=True)
 class Entry:
-    """What a mark stands for: `mark` names its look, `words` tell its value and meaning."""
+    """An entry of the legend: `mark` names the appearance of the mark, `words` are its value and meaning."""
 
     mark: str
     words: str
 
 
 def number_line(line: NumberLine) -> Markup:
-    """The line as `<svg>`, with its values in words for those who cannot see it."""
+    """The line as `<svg>`, with its values as text for screen readers."""
     scale = Scale.from_line(line)
     parts = [*_usual(line, scale), *_axis(scale), *_rules(line, scale), *_estimate(line, scale)]
-    said = f"{line.what}: {'; '.join(entry.words for entry in legend_entries(line))}"
-    head = f'<svg class="line" role="img" aria-label="{escape(said)}" width="100%" height="{HEIGHT}">'
+    label = f"{line.what}: {'; '.join(entry.words for entry in legend_entries(line))}"
+    head = f'<svg class="line" role="img" aria-label="{escape(label)}" width="100%" height="{HEIGHT}">'
     return Markup(f"{head}{''.join(parts)}</svg>")
 
 
 def legend_entries(line: NumberLine) -> list[Entry]:
-    told = [Entry("estimate", f"{_format_value(line, line.estimate)}: what was found")]
+    entries = [Entry("estimate", f"{_format_value(line, line.estimate)}: estimate")]
     if line.low is not None and line.high is not None:
         ends = f"{_format_value(line, line.low)} to {_format_value(line, line.high)}"
-        told.append(Entry("range", f"{ends}: its {line.coverage:.6g} % interval"))
+        entries.append(Entry("range", f"{ends}: its {line.coverage:.6g} % interval"))
     if line.usual is not None:
         low, high = line.usual
-        told.append(Entry("usual", f"{_format_exact(low)} to {_format_exact(high)}: {OTHERS}"))
+        entries.append(Entry("usual", f"{_format_exact(low)} to {_format_exact(high)}: {OTHERS}"))
     if line.null is not None:
-        told.append(Entry("null", f"{_format_exact(line.null)}: {line.null_words}"))
-    told += [Entry(_look(each), f"{_format_exact(each.value)}: {each.words}") for each in line.boundaries]
-    return told
+        entries.append(Entry("null", f"{_format_exact(line.null)}: {line.null_words}"))
+    entries += [
+        Entry(_look(boundary), f"{_format_exact(boundary.value)}: {boundary.words}") for boundary in line.boundaries
+    ]
+    return entries
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The values at the ends of a line."""
+    """The values at the ends of a line, and the scale between them."""
 
     low: float
     high: float
@@ -60,45 +62,47 @@ class Scale:
 
     @classmethod
     def from_line(cls, line: NumberLine) -> Scale:
-        """With room for all of the line's values."""
+        """A scale that contains all values of the line."""
         values = [line.estimate, line.low, line.high, line.null, *(line.usual or ())]
-        there = [*(each.value for each in line.boundaries), *(value for value in values if value is not None)]
-        there = [value for value in there if math.isfinite(value) and (value > 0 or not line.logarithmic)]
-        low, high = min(there), max(there)
+        finite_values = [*(each.value for each in line.boundaries), *(value for value in values if value is not None)]
+        finite_values = [
+            value for value in finite_values if math.isfinite(value) and (value > 0 or not line.logarithmic)
+        ]
+        low, high = min(finite_values), max(finite_values)
         if line.logarithmic:
             return cls(low / 1.25, high * 1.25, True)
         room = 0.06 * (high - low) or abs(high) or 1.0
         return cls(low - room if low else 0.0 - room, high + room, False)
 
     def position(self, value: float) -> float:
-        """The place of a value, in per cent of the width; that of the nearer end outside."""
+        """The position of a value in per cent of the width; outside the scale, the position of the nearer end."""
         low, high = self.low, self.high
         if self.logarithmic:
-            low, high, value = (math.log(max(each, 1e-300)) for each in (low, high, value))
+            low, high, value = (math.log(max(number, 1e-300)) for number in (low, high, value))
         share = min(1.0, max(0.0, (value - low) / (high - low)))
         return LEFT + (RIGHT - LEFT) * share
 
     def ticks(self) -> list[float]:
-        """Round values on the line, a few."""
+        """A few round values on the line."""
         if self.logarithmic:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             for steps in ((1, 2, 5), (1,)):
                 round_ones = [step * 10.0**power for power in range(first, last + 1) for step in steps]
-                there = [value for value in round_ones if self.low <= value <= self.high]
-                if len(there) <= MOST + 2:
-                    return there
-            return there[:: -(-len(there) // MOST)]
+                visible = [value for value in round_ones if self.low <= value <= self.high]
+                if len(visible) <= MOST + 2:
+                    return visible
+            return visible[:: -(-len(visible) // MOST)]
         power = 10.0 ** math.floor(math.log10((self.high - self.low) / MOST))
         step = next(each * power for each in (1, 2, 5, 10) if (self.high - self.low) / (each * power) <= MOST)
-        return [at * step for at in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+        return [index * step for index in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
 
 
 def _axis(scale: Scale) -> Iterator[str]:
     yield f'<line class="axis" x1="{LEFT}%" x2="{RIGHT}%" y1="{MIDDLE}" y2="{MIDDLE}"/>'
     for value in scale.ticks():
-        at = f"{scale.position(value):.2f}%"
-        yield f'<line class="axis" x1="{at}" x2="{at}" y1="{MIDDLE}" y2="{MIDDLE + 5}"/>'
-        yield f'<text x="{at}" y="{HEIGHT - 6}" text-anchor="middle">{_format_exact(value)}</text>'
+        position = f"{scale.position(value):.2f}%"
+        yield f'<line class="axis" x1="{position}" x2="{position}" y1="{MIDDLE}" y2="{MIDDLE + 5}"/>'
+        yield f'<text x="{position}" y="{HEIGHT - 6}" text-anchor="middle">{_format_exact(value)}</text>'
 
 
 def _usual(line: NumberLine, scale: Scale) -> Iterator[str]:
@@ -108,7 +112,7 @@ def _usual(line: NumberLine, scale: Scale) -> Iterator[str]:
 
 
 def _rules(line: NumberLine, scale: Scale) -> Iterator[str]:
-    """The null, dashed, and the boundaries, from top to bottom; above the null those that lie on it."""
+    """Draw the null value (dashed) and the boundaries; a boundary at the null value ends above it."""
     if line.null is not None:
         yield _upright("null", scale.position(line.null), 5, 35)
     for boundary in line.boundaries:
@@ -121,16 +125,16 @@ def _look(boundary: Boundary) -> str:
     return "boundary clears" if boundary.clears else "boundary"
 
 
-def _upright(name: str, at: float, top: int, bottom: int) -> str:
-    return f'<line class="{name}" x1="{at:.2f}%" x2="{at:.2f}%" y1="{top}" y2="{bottom}"/>'
+def _upright(name: str, position: float, top: int, bottom: int) -> str:
+    return f'<line class="{name}" x1="{position:.2f}%" x2="{position:.2f}%" y1="{top}" y2="{bottom}"/>'
 
 
 def _estimate(line: NumberLine, scale: Scale) -> Sequence[str]:
-    drawn = []
+    elements = []
     if line.low is not None and line.high is not None:
         low, high = scale.position(line.low), scale.position(line.high)
-        drawn.append(f'<line class="range" x1="{low:.2f}%" x2="{high:.2f}%" y1="{MIDDLE}" y2="{MIDDLE}"/>')
-    return [*drawn, f'<circle class="estimate" cx="{scale.position(line.estimate):.2f}%" cy="{MIDDLE}" r="6"/>']
+        elements.append(f'<line class="range" x1="{low:.2f}%" x2="{high:.2f}%" y1="{MIDDLE}" y2="{MIDDLE}"/>')
+    return [*elements, f'<circle class="estimate" cx="{scale.position(line.estimate):.2f}%" cy="{MIDDLE}" r="6"/>']
 
 
 def _format_value(line: NumberLine, value: float) -> str:
@@ -141,5 +145,5 @@ def _format_value(line: NumberLine, value: float) -> str:
 
 
 def _format_exact(value: float) -> str:
-    """A value that is known exactly: whole numbers with all digits, others with four."""
+    """Format an exact value: integers with all digits, others with four."""
     return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e9 else f"{value:.4g}"

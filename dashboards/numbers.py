@@ -1,4 +1,4 @@
-"""Numbers in pages: as many digits as an interval supports, else four, with the exact stored value in the markup."""
+"""Numbers in pages: rounded to the precision of their interval or to four digits; the markup has the exact value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.quantities import format_count, format_size
 
 
 def number(value: Any) -> Markup:
-    """The value in a `<data>` element with all its digits; empty for None, other values as text."""
+    """The value in a `<data>` element that also has all digits; empty for None, other values as text."""
     if value is None:
         return Markup("")
     if isinstance(value, float):
@@ -24,9 +24,9 @@ def number(value: Any) -> Markup:
     return escape(short(value))
 
 
-def _data_element(value: Any, read: str) -> Markup:
-    """A number as it is `read`, in a `<data>` element with all its digits; empty where nothing is."""
-    return Markup('<data value="{0}" title="{0}">{1}</data>').format(repr(value), read) if read else Markup("")
+def _data_element(value: Any, text: str) -> Markup:
+    """The rounded text `read` in a `<data>` element that also has all digits; empty if the text is empty."""
+    return Markup('<data value="{0}" title="{0}">{1}</data>').format(repr(value), text) if text else Markup("")
 
 
 def row_value(row: Mapping[str, Any], name: str) -> Markup:
@@ -35,7 +35,7 @@ def row_value(row: Mapping[str, Any], name: str) -> Markup:
 
 
 def p_value(p: float | None) -> Markup:
-    """A p-value, with a floor."""
+    """A p-value; very small ones as an upper limit."""
     return _data_element(p, rounding.format_p_value(p))
 
 
@@ -46,7 +46,7 @@ def interval(row: Mapping[str, Any]) -> Markup:
 
 
 def sample(row: Mapping[str, Any]) -> Markup:
-    """The sample size of the row's estimate with its unit."""
+    """The sample size of the row's estimate and its unit."""
     n = row.get("n")
     return (
         Markup("")
@@ -56,7 +56,7 @@ def sample(row: Mapping[str, Any]) -> Markup:
 
 
 def short(value: Any) -> str:
-    """The value as text: floats with four digits, None as `none`, what has parts by its parts."""
+    """The value as text: floats with four digits, None as `none`, mappings by their parts."""
     if value is None:
         return "none"
     if isinstance(value, Mapping):
@@ -65,7 +65,7 @@ def short(value: Any) -> str:
 
 
 def setting(text: str | None) -> str:
-    """A summary row's setting, which is JSON, in words."""
+    """A summary row's setting, stored as JSON, as readable text."""
     try:
         varied = read_setting(text)
     except (TypeError, ValueError):

@@ -33,8 +33,8 @@ from orchestrator.store import Store, stored_keys
 from orchestrator.store.failure_log import FailureLog
 from tasks.contract.schemas import SUMMARY
 
-FAILURES = 20  # whose tracebacks are shown
-STRATEGIES = 4  # in which results were computed, named at the top
+FAILURES = 20  # shown failures
+STRATEGIES = 4  # ways of computation named in a notice
 Row = Mapping[str, Any]
 
 
@@ -50,59 +50,59 @@ class Failure:
 
 
 def draw(store: Store, run: str, folder: Path, show_images: bool) -> None:
-    """Write the page of the run's results so far, and its figures as separate files beside it.
+    """Write the page of the run's current results, and its figures as separate files.
 
-    Images of the user's own data, and words that were burnt in, go into a second page, and only with `show_images`.
-    OSError if a file cannot be written.
+    With `show_images`, a second page contains images of the user's own data and burnt-in words. Raises OSError if a
+    file cannot be written.
     """
-    seen = open_run(store, run)
-    drawn = figures(seen)
-    _write_figures(folder / "figures", drawn)
-    public = _page(seen, drawn, gallery(seen, False))
-    document.write(folder / PAGE, add_seal(public, [seen], PAGE))
+    public_run = open_run(store, run)
+    public_figures = figures(public_run)
+    _write_figures(folder / "figures", public_figures)
+    public = _page(public_run, public_figures, gallery(public_run, False))
+    document.write(folder / PAGE, add_seal(public, [public_run], PAGE))
     if show_images:
-        own = open_run(store, run, Disclosure(words=True))
-        private = _page(own, figures(own), gallery(own, True))
+        private_run = open_run(store, run, Disclosure(words=True))
+        private = _page(private_run, figures(private_run), gallery(private_run, True))
         if private != public:
-            document.write(folder / PRIVATE_PAGE, add_seal(private, [own], PRIVATE_PAGE))
+            document.write(folder / PRIVATE_PAGE, add_seal(private, [private_run], PRIVATE_PAGE))
 
 
-def _page(run: Run, drawn: list[Figure], shown: Gallery | None) -> str:
-    return document.render("run.html", gallery=shown, **_context(run, drawn))
+def _page(run: Run, run_figures: list[Figure], run_gallery: Gallery | None) -> str:
+    return document.render("run.html", gallery=run_gallery, **_context(run, run_figures))
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:
-    """The run's pictures or records; None if its audit has none, or there are no results to show.
+    """The run's images or records; None if its audit has none, or there are no results to show.
 
-    Images of embedded data are shown to everybody, the user's own and all records only with `show_images`. An audit
-    without a gallery of its own that asks about records has those that it asks about.
+    Images of embedded data are always shown; the user's own images and all records only with `show_images`. An audit
+    of records without its own gallery shows the records in question.
     """
     if run.cells:
         return None
-    own = audits.find(run.audit)
-    if own is None or not hasattr(own, "gallery"):
+    module = audits.find(run.audit)
+    if module is None or not hasattr(module, "gallery"):
         return record_gallery(run, show_images)
-    pictures: Gallery | None = own.gallery(run, show_images)
+    pictures: Gallery | None = module.gallery(run, show_images)
     return pictures
 
 
-def _write_figures(folder: Path, drawn: list[Figure]) -> None:
-    """Write the figures as files, and delete those of an earlier page that are gone."""
+def _write_figures(folder: Path, run_figures: list[Figure]) -> None:
+    """Write the figures as files, and delete figures of an earlier page that no longer exist."""
     folder.mkdir(parents=True, exist_ok=True)
-    for figure in drawn:
+    for figure in run_figures:
         document.write(folder / f"{figure.name}.svg", figure.svg + "\n")
     for path in folder.glob("*.svg"):
-        if path.stem not in {figure.name for figure in drawn}:
+        if path.stem not in {figure.name for figure in run_figures}:
             path.unlink()
 
 
-def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
+def _context(run: Run, run_figures: list[Figure]) -> dict[str, Any]:
     """The template's variables."""
-    made = provenance.gather(run.store, sorted(_planned_keys(run) & stored_keys(run.store)))
-    starts = [] if run.search is not None else provenance.starts(run)  # of every trial one, which tells nothing
-    shown, unshown = html_table.sheets(run)
+    run_provenance = provenance.gather(run.store, sorted(_planned_keys(run) & stored_keys(run.store)))
+    starts = [] if run.search is not None else provenance.starts(run)  # a search has one for each trial
+    shown_sheets, unshown = html_table.sheets(run)
     conflicting = sum(start.conflicting for start in starts)
-    notices = [*_progress_notices(run), *_code_notices(run), *_notices(made), *_conflicts(conflicting)]
+    notices = [*_progress_notices(run), *_code_notices(run), *_notices(run_provenance), *_conflicts(conflicting)]
     return {
         "run": run,
         "status": run.status,
@@ -111,8 +111,8 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "question": QUESTION if run.search is not None else run.question or run.audit,
         "several": bool(run.cells) and run.search is None,
         **_answer_context(run, len(notices)),
-        "figures": [(figure, document.inline(figure)) for figure in drawn],
-        "sheets": shown,
+        "figures": [(figure, document.inline(figure)) for figure in run_figures],
+        "sheets": shown_sheets,
         "unshown": unshown,
         "failures": list(failures(run)),
         "failures_in_all": len(run.status.failures),
@@ -122,12 +122,12 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "documentation": configuration.documentation(run),
         "tasks": Counter(_tasks(run).values()),
         "starts": starts,
-        "made": made,
+        "made": run_provenance,
     }
 
 
 def _answer_context(run: Run, notices: int) -> dict[str, Any]:
-    """The template's variables of the certificate, below so many notices, and of what it rests on."""
+    """The template's variables of the certificate, below this number of notices, and of its evidence."""
     if run.search is not None:
         of_search = {**search.certificate_context(run, run.search), **search.context(run, run.search)}
         return {**of_search, "symbols": [], "summary": [], "counts": "", "telling": []}
@@ -150,47 +150,55 @@ def _results_context(run: Run) -> dict[str, Any]:
 
 
 def _tasks(run: Run) -> dict[str, str]:
-    """Every planned key of the run, or of a sweep's cells, with its task."""
-    return {key: task for part in run.cells or (run,) for key, task in part.journal.tasks().items()}
+    """The task of each planned key of the run or of a sweep's cells."""
+    tasks: dict[str, str] = {}
+    for part in run.cells or (run,):
+        tasks |= part.journal.tasks()
+    return tasks
 
 
 def _planned_keys(run: Run) -> set[str]:
-    """The planned keys, and those of tables without the jobs that were tolerated, whose keys differ."""
-    parts = run.cells or (run,)
-    return {*_tasks(run), *(key for part in parts for keys in status.roots(part.journal).values() for key in keys)}
+    """The planned keys, and the different keys of tables computed without tolerated jobs."""
+    planned = set(_tasks(run))
+    for part in run.cells or (run,):
+        for keys in status.roots(part.journal).values():
+            planned.update(keys)
+    return planned
 
 
 def evidence(run: Run) -> list[Row]:
-    """The summary rows that carry the verdict, the one it rests on first."""
+    """The summary rows that decide the verdict, the most important first."""
     rows = {(row["metric"], row["setting"] or "{}"): row for row in run.summary}
-    wanted = run.verdict.rows if run.verdict else ()
-    return [rows[name] for name in wanted if name in rows]
+    deciding_rows = run.verdict.rows if run.verdict else ()
+    return [rows[name] for name in deciding_rows if name in rows]
 
 
 def summary(run: Run) -> list[tuple[bool, Row]]:
-    """The summary's rows with whether each carries the verdict; those that do come first."""
+    """The rows of the summary and whether each decides the verdict; deciding rows first."""
     carrying = evidence(run)
     return [*((True, row) for row in carrying), *((False, row) for row in run.summary if row not in carrying)]
 
 
-def failures(run: Run, shown: slice = slice(FAILURES)) -> Iterator[Failure]:
-    """The failed jobs of the last start, in the order in which they failed, with what each raised.
+def failures(run: Run, selection: slice = slice(FAILURES)) -> Iterator[Failure]:
+    """Yield the failed jobs of the last start and their errors, in order of failure.
 
-    An error's message may quote private fields, so for runs that have some only its type is shown.
+    An error message may quote private fields, so runs with private fields show only the type of the error.
     """
     tolerated = _tolerated_keys(run)
-    for key, task, error in run.status.failures[shown]:
+    for key, task, error in run.status.failures[selection]:
         if run.withholds:
-            yield Failure(key, task, f"{_kind(error)}; `engram status {run.name}` tells it", "", key in tolerated)
+            yield Failure(
+                key, task, f"{_kind(error)}; `engram status {run.name}` prints the message", "", key in tolerated
+            )
         else:
             log = FailureLog.from_text(run.store.failure(key) or "")
             yield Failure(key, task, error, log.traceback, key in tolerated)
 
 
 def _kind(error: str) -> str:
-    """The type of an error without its message."""
+    """The type of an error, and a note that its message is withheld."""
     name = error.partition(":")[0]
-    return f"{name if name.isidentifier() else 'An error'}, whose message may quote what is private"
+    return f"{name if name.isidentifier() else 'An error'}, whose message may contain private data"
 
 
 def _columns(rows: Sequence[Row]) -> list[str]:
@@ -201,11 +209,11 @@ def _columns(rows: Sequence[Row]) -> list[str]:
 def _counts(run: Run) -> str:
     """The number of a sweep's cells, or of a run's targets, for each answer."""
     if run.cells:
-        given = [cell.verdict.answer if cell.verdict else "without an answer" for cell in run.cells]
+        answers = [cell.verdict.answer if cell.verdict else "without an answer" for cell in run.cells]
     else:
-        given = [finding.answer for finding in run.certificate.findings] if run.certificate else []
-    of_all = ", ".join(f"{count} {answer}" for answer, count in Counter(given).items())
-    return f"{format_count(len(given), 'run' if run.cells else 'target')}: {of_all}."
+        answers = [finding.answer for finding in run.certificate.findings] if run.certificate else []
+    of_all = ", ".join(f"{count} {answer}" for answer, count in Counter(answers).items())
+    return f"{format_count(len(answers), 'run' if run.cells else 'target')}: {of_all}."
 
 
 def _headline(cell: Run) -> Row | None:
@@ -216,59 +224,67 @@ def _headline(cell: Run) -> Row | None:
 def _progress_notices(run: Run) -> Iterator[str]:
     """Notices of jobs that failed or are not computed yet."""
     if run.search is not None:
-        told = search.notice(run.search, run.status.state)
-        yield from [told] if told else []
+        notice = search.notice(run.search, run.status.state)
+        yield from [notice] if notice else []
         return
     if run.status.state == "decided" and run.status.note:
         yield f"{run.status.note[0].upper()}{run.status.note[1:]}."
-    planned, stored, failed = (run.status.jobs[name] for name in ("planned", "stored", "failed"))
-    absent = planned - stored - failed
+    planned_count, stored_count, failed = (run.status.jobs[name] for name in ("planned", "stored", "failed"))
+    absent = planned_count - stored_count - failed
     if failed and _tolerated_keys(run):
         were = "was" if failed == 1 else "were"
-        yield f"{format_count(failed, 'job')} failed and {were} tolerated: what follows was computed without."
+        yield f"{format_count(failed, 'job')} failed and {were} tolerated: the results below do not include them."
     elif failed:
         line = f"{format_count(failed, 'job')} failed"
-        line += f", and {absent} could not be computed without them" if absent else ""
-        yield f"{line}. They are listed under Failed jobs."
+        line += f", and {absent} that need them could not be computed" if absent else ""
+        yield f"{line}. See Failed jobs."
     if absent and not failed and not run.status.finished:
         running = run.status.state == "running"
-        further = "it was running when this page was drawn" if running else f"`engram resume {run.name}` goes on"
+        if running:
+            next_step = "The run was active when this page was drawn"
+        else:
+            next_step = f"`engram resume {run.name}` continues it"
         yield (
-            f"This run is not finished: {absent} of {format_count(planned, 'job')} are still to be computed. "
-            f"What follows is how far it has come; {further}."
+            f"This run is not finished: {absent} of {format_count(planned_count, 'job')} are not computed yet. "
+            f"This page shows preliminary results. {next_step}."
         )
 
 
 def _tolerated_keys(run: Run) -> set[str]:
     """The keys of failed jobs that the last start tolerated."""
-    journals = [cell.journal for cell in run.cells] or [run.journal]
-    events = [event for journal in journals for event in journal.last_start(("tolerated",))]
-    return {key for event in events for key in event["keys"]}
+    keys: set[str] = set()
+    for part in run.cells or (run,):
+        for event in part.journal.last_start(("tolerated",)):
+            keys.update(event["keys"])
+    return keys
 
 
 def _code_notices(run: Run) -> Iterator[str]:
-    """Notices of changes of the user's code that were accepted: results of two codes stand side by side."""
+    """Notices of accepted changes of the user's code: the run mixes results of both versions."""
     for line in run.status.accepted:
         yield f"Code changed within this run. {line[0].upper()}{line[1:]}."
 
 
-def _notices(made: Provenance) -> Iterator[str]:
-    """Notices of how results were computed that matter to their interpretation."""
-    if len(made.ways) > 1:
+def _notices(run_provenance: Provenance) -> Iterator[str]:
+    """Notices about the computation of results that affect their interpretation."""
+    if len(run_provenance.ways) > 1:
         parts = []
-        for way in made.ways[:STRATEGIES]:
-            fields = ", ".join(f"{name} {way.fields.get(name, 'not recorded')}" for name in made.differing)
+        for way in run_provenance.ways[:STRATEGIES]:
+            fields = ", ".join(f"{name} {way.fields.get(name, 'not recorded')}" for name in run_provenance.differing)
             parts.append(f"{format_count(way.jobs, 'job')} with {fields}")
-        parts += [f"{len(made.ways) - STRATEGIES} more, at the end of this page"] if len(made.ways) > STRATEGIES else []
-        yield f"These results were computed in {len(made.ways)} ways: {'; '.join(parts)}."
-    if made.unread:
-        yield f"{format_count(made.unread, 'stored result')} cannot be read; `engram verify` tells which."
+        parts += (
+            [f"{len(run_provenance.ways) - STRATEGIES} more, listed under Environment"]
+            if len(run_provenance.ways) > STRATEGIES
+            else []
+        )
+        yield f"These results were computed in {len(run_provenance.ways)} ways: {'; '.join(parts)}."
+    if run_provenance.unread:
+        yield f"{format_count(run_provenance.unread, 'stored result')} cannot be read; `engram verify` lists them."
 
 
 def _conflicts(conflicting: int) -> Iterator[str]:
     if conflicting:
         yield (
-            f"{format_count(conflicting, 'result')} came out otherwise "
-            "when computed a second time; the first ones were "
-            "kept, the others lie in the store's conflicts folder."
+            f"{format_count(conflicting, 'result')} differed when computed a second time. This page uses the first; "
+            "the others are in the store's conflicts folder."
         )

@@ -1,4 +1,4 @@
-"""The trials of a search by both of its objectives: the front, what it began from, the winner and the fresh audits."""
+"""The trials of a search by memorisation and utility: front, start, winner and fresh audits."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from orchestrator.inspection import search_results
 from orchestrator.inspection.search_results import FRESH, START, SearchResults, value
 from tasks.contract.objectives import Objective
 
-HEIGHT = 3.9  # inches of the axes with their labels
-LETTERS = 44  # of an axis
+HEIGHT = 3.9  # inches of the axes and their labels
+LETTERS = 44  # of an axis label
 Value = Mapping[str, Any]
 Limits = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Point:
-    """A trial with both of its estimates, and as what it is drawn."""
+    """A trial with both of its estimates; `kind` is a key of `LOOKS`."""
 
     kind: str
     label: str
@@ -33,7 +33,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Look:
-    """The colour, mark, size and filling of a kind of point, what it is called, and how strongly it is drawn."""
+    """The name, colour, mark, size, filling and opacity of a kind of point."""
 
     words: str
     colour: str
@@ -43,7 +43,7 @@ class Look:
     strength: float = 1.0
 
 
-# Each kind has a shape of its own; what was audited again has the shape of its trial, hollow.
+# Each kind has its own shape; a fresh audit has the shape of its trial, hollow.
 LOOKS: Mapping[str, Look] = {
     "dominated": Look("dominated by another trial", "muted", "o", 3.5, strength=0.45),
     "stopped": Look("stopped early", "muted", "x", 4.5, strength=0.45),
@@ -54,43 +54,45 @@ LOOKS: Mapping[str, Look] = {
     "fresh winner": Look("winner, fresh seeds", "violet", "D", 12.5, filled=False),
 }
 FAINT = ("dominated", "stopped")
-NUMBERED = ("winner", "start", "front")  # in this order, where there is no room for all
-APART = 0.06  # of the axes, between two numbers
+NUMBERED = ("winner", "start", "front")  # order of priority if there is no room for all numbers
+APART = 0.06  # distance between two numbers, as a share of the axes
 ALLOWED: Mapping[str, Any] = {"color": drawing.light("ochre"), "linewidth": 1.4, "linestyle": (0, (5, 2))}
 
 
 def pareto_front(run: Run) -> Iterator[Figure]:
-    """The figure; none as long as no trial has both estimates, or if the audit is gone."""
+    """Yield the figure, unless no trial has both estimates or the audit is not installed."""
     search, objectives = run.search, run.objectives
     if search is None or objectives is None:
         return
-    there = points(search)
-    if not there:
+    drawn_points = points(search)
+    if not drawn_points:
         return
     memorization, utility = objectives.memorization, objectives.utility
-    start = next((point for point in there if point.kind == "start"), None)
-    least = None if start is None else start.utility["estimate"] - utility.sign * search.settings["give_up"]
-    kinds = [kind for kind in LOOKS if any(point.kind == kind for point in there)]
+    start = next((point for point in drawn_points if point.kind == "start"), None)
+    least_utility = None if start is None else start.utility["estimate"] - utility.sign * search.settings["give_up"]
+    kinds = [kind for kind in LOOKS if any(point.kind == kind for point in drawn_points)]
     entries = [_legend_entry(kind) for kind in kinds]
-    entries += [] if least is None else [legend.line("least utility that is allowed", **ALLOWED)]
-    across, up = axis_limits(there, memorization, utility, least)
+    entries += [] if least_utility is None else [legend.line("lowest acceptable utility", **ALLOWED)]
+    across, up = axis_limits(drawn_points, memorization, utility, least_utility)
     x_label = f"{memorization.name}, {memorization.unit} ({memorization.better} is better)"
     panel = Panel(
         layout.wide_box(0.55, HEIGHT - 0.65),
         [
-            _front_line([point for point in there if point.kind == "front" or point.label in _front_labels(search)]),
-            *([] if least is None else [level(least, ALLOWED)]),
-            *chain.from_iterable(map(_trial_layers, sorted(there, key=lambda each: kinds.index(each.kind)))),
-            *_trial_numbers([point for point in there if point.kind in NUMBERED], across, up),
+            _front_line(
+                [point for point in drawn_points if point.kind == "front" or point.label in _front_labels(search)]
+            ),
+            *([] if least_utility is None else [level(least_utility, ALLOWED)]),
+            *chain.from_iterable(map(_trial_layers, sorted(drawn_points, key=lambda each: kinds.index(each.kind)))),
+            *_trial_numbers([point for point in drawn_points if point.kind in NUMBERED], across, up),
         ],
         Axis(shorten(x_label, LETTERS), across),
         Axis(shorten(f"{utility.name}, {utility.unit}", LETTERS - 8), up),
     )
     yield Chart(
         "front",
-        "What does it cost to memorise less?",
-        figure_caption(search, utility, least),
-        " ".join(_describe_point(point, memorization, utility) for point in there),
+        "How much utility does less memorisation cost?",
+        figure_caption(search, utility, least_utility),
+        " ".join(_describe_point(point, memorization, utility) for point in drawn_points),
         HEIGHT + legend.height(len(entries)),
         [panel],
         entries,
@@ -99,17 +101,17 @@ def pareto_front(run: Run) -> Iterator[Figure]:
 
 def points(search: SearchResults) -> list[Point]:
     """The trials that have both estimates, in the order of the table."""
-    found = []
+    drawn_points = []
     for row in search.trials:
         memorization, utility = value(row, "memorization"), value(row, "utility")
         if memorization is not None and utility is not None:
             label = "start" if row["trial"] == START else f"{row['trial']}"
-            found.append(Point(kind(search, row), label, memorization, utility))
-    return found
+            drawn_points.append(Point(kind(search, row), label, memorization, utility))
+    return drawn_points
 
 
 def kind(search: SearchResults, row: search_results.Row) -> str:
-    """As what a trial is drawn; a key of `LOOKS`."""
+    """The kind of a trial's point, a key of `LOOKS`."""
     winner = None if search.answer is None else search.answer.winner
     if row["part"] == FRESH:
         return "fresh start" if row["trial"] == START else "fresh winner"
@@ -126,17 +128,19 @@ def _front_labels(search: SearchResults) -> set[str]:
 
 
 def axis_limits(
-    there: Sequence[Point], memorization: Objective, utility: Objective, least: float | None
+    drawn_points: Sequence[Point], memorization: Objective, utility: Objective, least_utility: float | None
 ) -> tuple[Limits, Limits]:
-    """Limits across and up that hold all estimates, and the intervals of all that is not faint.
+    """Limits of both axes that contain all estimates, and the intervals of all points that are not faint.
 
-    Better is left, and up.
+    Better values are to the left and at the top.
     """
-    strong = [point for point in there if point.kind not in FAINT] or there
-    x = [point.memorization["estimate"] for point in there] + _interval_ends([point.memorization for point in strong])
-    y = [point.utility["estimate"] for point in there] + _interval_ends([point.utility for point in strong])
+    strong = [point for point in drawn_points if point.kind not in FAINT] or drawn_points
+    x = [point.memorization["estimate"] for point in drawn_points] + _interval_ends(
+        [point.memorization for point in strong]
+    )
+    y = [point.utility["estimate"] for point in drawn_points] + _interval_ends([point.utility for point in strong])
     left, right = drawing.padded_limits(x)
-    low, high = drawing.padded_limits([*y, *([] if least is None else [least])])
+    low, high = drawing.padded_limits([*y, *([] if least_utility is None else [least_utility])])
     return (
         (left, right) if memorization.better == "lower" else (right, left),
         (low, high) if utility.better == "higher" else (high, low),
@@ -144,11 +148,11 @@ def axis_limits(
 
 
 def _interval_ends(values: Sequence[Value]) -> list[float]:
-    return [each[name] for each in values for name in ("low", "high") if each[name] is not None]
+    return [estimate[name] for estimate in values for name in ("low", "high") if estimate[name] is not None]
 
 
 def _front_line(front: Sequence[Point]) -> Layer:
-    """A thin line along the front, by what is memorised."""
+    """A thin line along the front, in order of memorisation."""
     ordered = sorted(
         (point for point in front if not point.kind.startswith("fresh")), key=lambda each: each.memorization["estimate"]
     )
@@ -157,38 +161,41 @@ def _front_line(front: Sequence[Point]) -> Layer:
 
 
 def _trial_layers(point: Point) -> Iterator[Layer]:
-    """A trial: a line for either interval, and its mark."""
+    """Yield the layers of a trial: a line for each interval, and its mark."""
     look = LOOKS[point.kind]
     x, y = point.memorization["estimate"], point.utility["estimate"]
     bar: dict[str, Any] = {"linewidth": 0.7 if point.kind in FAINT else 1.4, "solid_capstyle": "butt"}
-    for across, own in ((True, point.memorization), (False, point.utility)):
-        if own["low"] is not None and own["high"] is not None:
-            span = [own["low"], own["high"]]
+    for across, estimate in ((True, point.memorization), (False, point.utility)):
+        if estimate["low"] is not None and estimate["high"] is not None:
+            span = [estimate["low"], estimate["high"]]
             yield line(*((span, [y, y]) if across else ([x, x], span)), look.colour, alpha=look.strength, **bar)
     yield line([x], [y], look.colour, **mark(look))
 
 
-def _trial_numbers(there: Sequence[Point], across: Limits, up: Limits) -> Iterator[Layer]:
-    """The trials' numbers beside their marks; of those that stand close together only the first ones'."""
+def _trial_numbers(numbered_points: Sequence[Point], across: Limits, up: Limits) -> Iterator[Layer]:
+    """Yield the trials' numbers next to their marks, without numbers that would overlap an earlier one."""
     (left, right), (low, high) = across, up
     places: list[tuple[float, float]] = []
-    for point in sorted(there, key=lambda each: NUMBERED.index(each.kind)):
+    for point in sorted(numbered_points, key=lambda each: NUMBERED.index(each.kind)):
         x, y = point.memorization["estimate"], point.utility["estimate"]
-        at = ((x - left) / (right - left), (y - low) / (high - low))
-        if all(abs(at[0] - other[0]) > APART or abs(at[1] - other[1]) > APART for other in places):
-            places.append(at)
+        position = ((x - left) / (right - left), (y - low) / (high - low))
+        if all(
+            abs(position[0] - position_taken[0]) > APART or abs(position[1] - position_taken[1]) > APART
+            for position_taken in places
+        ):
+            places.append(position)
             colour = drawing.light(LOOKS[point.kind].colour)
             yield annotation(point.label, (x, y), (6, 6), color=colour, fontsize=drawing.TEXT - 1.5)
 
 
 def mark(look: Look) -> dict[str, Any]:
-    """A kind's mark as matplotlib's properties of a line."""
+    """The mark of a kind as matplotlib's properties of a line."""
     colour = drawing.light(look.colour)
     return {
         "linestyle": "none",
         "marker": look.marker,
         "markersize": look.size,
-        "markerfacecolor": colour if look.filled else "none",  # so that what lies below shows
+        "markerfacecolor": colour if look.filled else "none",  # so that lower marks stay visible
         "markeredgecolor": colour,
         "markeredgewidth": 1.2 if look.filled else 1.8,
         "alpha": look.strength,
@@ -197,29 +204,36 @@ def mark(look: Look) -> dict[str, Any]:
 
 def _legend_entry(kind: str) -> Any:
     look = mark(LOOKS[kind])
-    return legend.line(LOOKS[kind].words, **look | {"markersize": min(look["markersize"], 8.0)})  # rows are as low
+    return legend.line(
+        LOOKS[kind].words, **look | {"markersize": min(look["markersize"], 8.0)}
+    )  # fits into a row of the legend
 
 
-def figure_caption(search: SearchResults, utility: Objective, least: float | None) -> str:
-    """How to read the figure."""
+def figure_caption(search: SearchResults, utility: Objective, least_utility: float | None) -> str:
+    """The caption of the figure."""
     units = sorted({str(row["memorization_unit"]) for row in search.trials if row["memorization_unit"]})
     counts = sorted({row["memorization_n"] for row in search.trials if row["memorization_n"] is not None})
     n = f"{counts[0]}" if len(set(counts)) == 1 else f"{counts[0]} to {counts[-1]}"
-    allowed = "" if least is None else f"Below the dashed line more {utility.name} is lost than may be. "
+    allowed = "" if least_utility is None else f"Below the dashed line, the loss of {utility.name} is too large. "
     fresh = any(row["part"] == FRESH for row in search.trials)
-    again = "The winner was picked for its number; the answer rests on the hollow marks alone. " if fresh else ""
+    fresh_note = ""
+    if fresh:
+        fresh_note = (
+            "Hollow marks: audited again with fresh seeds. They decide the answer, because the winner was selected for "
+            "its number. "
+        )
     return (
-        f"A mark is a trial, numbered as in the table below, with the 95 % intervals of both of its numbers; less is "
-        f"memorised to the left, and more useful is higher. {allowed}{again}Over {n} each ({', '.join(units)})."
+        f"Each mark is a trial, numbered as in the table below, with the 95 % intervals of memorisation and utility. "
+        f"Left: less memorisation. Top: higher utility. {allowed}{fresh_note}n of each: {n} ({', '.join(units)})."
     )
 
 
 def _describe_point(point: Point, memorization: Objective, utility: Objective) -> str:
-    """A trial in words, for readers who cannot see the figure."""
-    numbers = [
-        f"{objective.name} {drawing.format_number(own['estimate'])}{drawing.format_interval(own['low'], own['high'])}"
-        for objective, own in ((memorization, point.memorization), (utility, point.utility))
-    ]
+    """A trial as text, for screen readers."""
+    numbers = []
+    for objective, estimate in ((memorization, point.memorization), (utility, point.utility)):
+        interval = drawing.format_interval(estimate["low"], estimate["high"])
+        numbers.append(f"{objective.name} {drawing.format_number(estimate['estimate'])}{interval}")
     number = "" if point.label == "start" else f", trial {point.label}"
     words = LOOKS[point.kind].words
     return f"{words[0].upper()}{words[1:]}{number}: {', '.join(numbers)}."

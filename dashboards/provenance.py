@@ -1,4 +1,4 @@
-"""Provenance: where and with what a run's results were computed, whether that was the same for all, and its starts."""
+"""Provenance: hosts, versions and devices of a run's results, differences between them, and the starts of the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.run_folder.progress import Event, RunProgress, seconds_of, sto
 from orchestrator.store import Store
 from orchestrator.tracking.facts import is_news
 
-# What a record says of its one job. All else in it says how results were computed, and is to be the same for all.
+# Fields of a record about its own job. All other fields describe the computation and should be equal for all jobs.
 OF_THE_JOB = {
     "key", "task", "version", "function", "config", "inputs", "content", "seconds", "finished", "worker", "together",
     "stack", "steps_per_second", "bytes_per_member", "device_bytes", "busy", "continued_from", "host_bytes",
@@ -35,8 +35,8 @@ class Way:
 class Provenance:
     """The ways in which results were computed, the most frequent first, and the fields in which they differ.
 
-    `tasks` counts the results of each task, `seconds` are those of computing them; `together` is the least and most
-    jobs of a call.
+    `tasks` counts the results of each task, `seconds` is their computing time, and `together` the smallest and largest
+    number of jobs in a call.
     """
 
     ways: tuple[Way, ...]
@@ -65,7 +65,7 @@ def gather(store: Store, keys: Iterable[str]) -> Provenance:
             records.append(store.record(key, check=False))
         except StoreError:
             unread += 1
-    # A result that something else than a worker has put there may have a record that says less.
+    # A result that was not stored by a worker may have a record with fewer fields.
     seconds: dict[str, float] = defaultdict(float)
     for record in records:
         seconds[record.get("task", "")] += record.get("seconds", 0.0)
@@ -91,10 +91,10 @@ def gather(store: Store, keys: Iterable[str]) -> Provenance:
 
 def _fields(record: Mapping[str, Any]) -> Fields:
     """The fields of a record that should be the same for all jobs. Floats are measurements and left out."""
-    own = {name: value for name, value in record.items() if name not in OF_THE_JOB}
-    if "threads" not in own:  # the task has not loaded torch, so its device says nothing
-        own.pop("device", None)
-    flat = {**own.pop("versions", {}), **own}
+    fields = {name: value for name, value in record.items() if name not in OF_THE_JOB}
+    if "threads" not in fields:  # the task has not loaded torch, so its device has no meaning
+        fields.pop("device", None)
+    flat = {**fields.pop("versions", {}), **fields}
     return {name: str(value) for name, value in flat.items() if isinstance(value, str | int)}
 
 
@@ -102,7 +102,7 @@ def _ways(counted: Mapping[frozenset[tuple[str, str]], int]) -> tuple[Way, ...]:
     """The ways, the most frequent first. One whose fields are a subset of another's counts as the other."""
     counts: dict[frozenset[tuple[str, str]], int] = {}
     for fields, jobs in sorted(counted.items(), key=lambda item: (-len(item[0]), -item[1])):
-        fuller = next((known for known in counts if fields <= known), fields)
+        fuller = next((known_fields for known_fields in counts if fields <= known_fields), fields)
         counts[fuller] = counts.get(fuller, 0) + jobs
     ways = (Way(jobs, dict(sorted(fields))) for fields, jobs in counts.items())
     return tuple(sorted(ways, key=lambda way: -way.jobs))
@@ -110,26 +110,26 @@ def _ways(counted: Mapping[frozenset[tuple[str, str]], int]) -> tuple[Way, ...]:
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a run. `ended` is the event it ended with; empty if it was killed."""
+    """One start of a run. `ended` is its last event; empty if it was killed."""
 
     began: str
     ended: str
     progress: RunProgress
-    damaged: int  # results that were found damaged or gone
-    conflicting: int  # results computed anew that differ from the stored ones
+    damaged: int  # damaged or missing results
+    conflicting: int  # recomputed results that differ from the stored ones
 
 
 def starts(run: Run) -> tuple[Start, ...]:
-    """The starts of a run that had something to do, the oldest first; for a sweep, those of all its cells merged."""
+    """The starts of a run that computed results, the oldest first; for a sweep, the merged starts of all cells."""
     journals = [cell.journal for cell in run.cells] or [run.journal]
     tasks = {key: task for journal in journals for key, task in journal.tasks().items()}
-    found: list[Start] = []
+    run_starts: list[Start] = []
     for events in _group_by_start(MergedLog(journals).read()):
         start = _start(events, len(tasks))
-        # One that found all done has changed nothing, and its page was not drawn again.
-        if not found or found[-1].ended not in COMPLETE or any(map(is_news, events)):
-            found.append(start)
-    return tuple(found)
+        # A start that found all results stored has changed no result, and its page was not drawn again.
+        if not run_starts or run_starts[-1].ended not in COMPLETE or any(map(is_news, events)):
+            run_starts.append(start)
+    return tuple(run_starts)
 
 
 def _group_by_start(events: Iterable[Event]) -> list[list[Event]]:
@@ -143,13 +143,13 @@ def _group_by_start(events: Iterable[Event]) -> list[list[Event]]:
     return starts
 
 
-def _start(events: list[Event], planned: int) -> Start:
+def _start(events: list[Event], planned_count: int) -> Start:
     names = [event["event"] for event in events]
     last = seconds_of(events[-1]["time"])
     progress = RunProgress(clock=lambda: last)
-    found = [stored_results(event) for event in events if event["event"] == "stored"]
-    stored = sum(len(keys) for results in found for keys in results.values())
-    progress.take({**events[0], "planned": planned, "stored": stored})
+    stored_keys = [stored_results(event) for event in events if event["event"] == "stored"]
+    stored_count = sum(len(keys) for results in stored_keys for keys in results.values())
+    progress.take({**events[0], "planned": planned_count, "stored": stored_count})
     for event in events[1:]:
         if event["event"] != "stored":
             progress.take(event)

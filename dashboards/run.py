@@ -1,4 +1,4 @@
-"""A run as its page shows it: its config, status, verdict and tables."""
+"""The public view of a run for its page: config, status, verdict and tables."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from tasks.contract.verdict import Meaning, Verdict
 
 @dataclass(frozen=True)
 class Run:
-    """One run, or a sweep or search with its cells, without what is private. Read only."""
+    """A run, or a sweep or search and its cells, without private data. Read only."""
 
     journal: Journal
     store: Store
     cells: tuple[Run, ...] = ()
-    setting: Mapping[str, Any] | None = None  # of a cell, what is varied: its own folder may not know of the sweep
+    setting: Mapping[str, Any] | None = None  # varied fields of a cell, whose own folder may not name the sweep
 
     @property
     def name(self) -> str:
@@ -51,23 +51,23 @@ class Run:
 
     @cached_property
     def question(self) -> str:
-        """The audit's question; empty if its package is not installed any more."""
+        """The audit's question; empty if its package is not installed."""
         registered = audits.find_installed(self.audit)
         return "" if registered is None else registered.question
 
     @cached_property
     def config(self) -> Any:
-        """The audit's config without what is private; None if the audit is gone or has changed since."""
+        """The audit's config without private data; None if the audit is not installed or has changed since."""
         return typed_config(self.about)
 
     @cached_property
     def private_config(self) -> Any:
-        """The audit's whole config, not for display; None if the audit is gone or has changed since."""
+        """The audit's complete config, not for display; None if the audit is not installed or has changed since."""
         return typed_config(Journal(self.journal.folder).about())
 
     @cached_property
     def withholds(self) -> bool:
-        """Whether the config of the run, or of a cell, has private values that the page does not show."""
+        """Whether the config of the run or of a cell has private values, which the page does not show."""
         return any(run.private_config is None or run.private_config != run.config for run in self.cells or (self,))
 
     @cached_property
@@ -81,12 +81,12 @@ class Run:
 
     @cached_property
     def trial_of(self) -> tuple[TrialOf, ...]:
-        """The trials of searches that the run is."""
+        """The trials of searches that this run belongs to."""
         return search_results.parent_searches(self.journal)
 
     @cached_property
     def objectives(self) -> Objectives | None:
-        """What a search of this audit moves; None if the audit is gone, or cannot be searched."""
+        """The objectives of a search of this audit; None if the audit is not installed or cannot be searched."""
         registered = audits.find_installed(self.audit)
         return None if registered is None else registered.audit.objectives
 
@@ -96,39 +96,40 @@ class Run:
 
     @cached_property
     def details(self) -> Details:
-        """What people say of the run's certificate: its title, who audited for whom, and why."""
+        """Title, auditor, client and purpose on the run's certificate."""
         return notes.read_details(self.journal.folder)
 
     @cached_property
     def certificate(self) -> Certificate | None:
-        """The answer for somebody who knows no machine learning; None where there is none."""
+        """The answer for readers without a machine-learning background; None without an answer."""
         return results.certificate(self.journal, self.store)
 
     @cached_property
     def meaning(self) -> Meaning | None:
-        """What its audit says that the answer means; None where there is no answer."""
+        """The audit's definition of the answer; None without an answer."""
         return None if self.verdict is None else self.meaning_of(self.verdict.answer)
 
     def meaning_of(self, answer: str) -> Meaning:
-        """What its audit says that this answer means."""
+        """The audit's definition of this answer."""
         return audits.find(self.audit).audit.wording.answers.get(answer, Meaning(""))
 
     @cached_property
     def controls(self) -> str:
-        """The controls that its audit speaks to; empty where it names none, or is gone."""
+        """The controls that the audit provides evidence for; empty if it has none or is not installed."""
         registered = audits.find_installed(self.audit)
-        named = "" if registered is None else describe_controls(registered.audit.wording.attacks)
-        return f"{named}. {CAVEAT}" if named else ""
+        controls = "" if registered is None else describe_controls(registered.audit.wording.attacks)
+        return f"{controls}. {CAVEAT}" if controls else ""
 
     @cached_property
     def summary(self) -> list[dict[str, Any]]:
-        """The rows of the summary that are stored, without intervals that their samples cannot bear; for a sweep, those
-        of its cells with what varies.
+        """The stored rows of the summary, without intervals for which the sample is too small.
+
+        For a sweep, the rows of all cells and the varied fields.
         """
         return [dict(blank_weak_interval(row)) for row in self.table("summary").to_pylist()]
 
     def table(self, name: str) -> pa.Table:
-        """The stored rows of one of the run's tables; without columns if there are none or no such table."""
+        """The stored rows of one of the run's tables; a table without columns if there are none."""
         try:
             return results.read(self.journal, self.store, name).table
         except SpecError:
@@ -136,7 +137,7 @@ class Run:
 
 
 def open_run(store: Store, name: str, disclosure: Disclosure | None = None) -> Run:
-    """The run, sweep or search of this name, without what is private unless `disclosure` allows it."""
+    """Open the run, sweep or search of this name, without private data unless `disclosure` allows them."""
     journal = (disclosure or Disclosure()).journal(store.folder("runs", name))
     about = journal.about()
     names = about.get("cells", ())

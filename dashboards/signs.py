@@ -1,6 +1,6 @@
-"""Small drawings in a page's lines: signs of answers, and estimates with their interval and null.
+"""Small drawings in lines of a page: signs of answers, and estimates with interval and null value.
 
-Each of the common answers has a colour and a shape of its own, other answers have those of their tone.
+Each common answer has its own colour and shape; other answers use the colour and shape of their tone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SIZE = 14
 ROUND = 'cx="7" cy="7" r="5"'
 DIAMOND = 'd="M7 1.2 12.8 7 7 12.8 1.2 7z"'
 SQUARE = 'x="2" y="2" width="10" height="10"'
-# Answer, or tone of an answer that is not among them -> its shape; hollow where the model is cleared.
+# Answer, or tone of another answer -> shape; hollow if the answer clears the model.
 SHAPES = {
     "memorised": f"<circle {ROUND}/>",
     "not forgotten": f"<path {DIAMOND}/>",
@@ -30,45 +30,47 @@ SHAPES = {
     "cleared": f'<rect class="hollow" {SQUARE}/>',
     "open": f'<rect class="hollow" {SQUARE}/><path d="M7 2h5v10H7z"/>',
 }
-WIDTH, HEIGHT, MARGIN = 96, 16, 6  # of an estimate
-NAMES = ("low", "estimate", "high", "null")  # of its numbers
+WIDTH, HEIGHT, MARGIN = 96, 16, 6  # of a drawn estimate
+NAMES = ("low", "estimate", "high", "null")  # numbers of a drawn estimate
 Row = Mapping[str, Any]
 
 
 def kind(answer: str, tone: str) -> str:
-    """The class of a page's elements that speak of this answer: `not-detected`."""
+    """The CSS class of elements about this answer: `not-detected`."""
     return re.sub(r"\W+", "-", answer if answer in SHAPES else tone)
 
 
 def sign(answer: str, tone: str) -> Markup:
-    """The sign as `<svg>`, hidden from screen readers, since the answer stands beside it."""
+    """The sign as `<svg>`, hidden from screen readers because the answer follows as text."""
     shape = SHAPES.get(answer) or SHAPES.get(tone, SHAPES["open"])
-    # Our own markup alone: nothing here comes from outside.
+    # Only our own markup, no outside text.
     size = f'width="{SIZE}" height="{SIZE}" viewBox="0 0 {SIZE} {SIZE}"'
     return Markup(f'<svg class="sign" {size} aria-hidden="true" focusable="false">{shape}</svg>')
 
 
 def badge(answer: str, meaning: Meaning) -> Markup:
-    """The answer with its sign, in its colour, and in its title what its audit says that it means."""
+    """The answer and its sign in its colour; the title is the audit's definition."""
     return Markup('<span class="badge {}" title="{}">{} {}</span>').format(
         kind(answer, meaning.tone), meaning.words, sign(answer, meaning.tone), answer
     )
 
 
-def glyph(*rows: Row | None, beside: Sequence[Row] = ()) -> Markup:
-    """The rows below one another on one scale, which has room for the rows `beside` them, too.
+def glyph(*rows: Row | None, neighbours: Sequence[Row] = ()) -> Markup:
+    """Draw the rows below one another, on one scale that also has room for the rows `beside`.
 
     Empty if the rows have fewer than two distinct numbers. Hidden from screen readers, since the
     numbers are in the table.
     """
     if len(set(_numbers(rows))) < 2:
         return Markup("")
-    there = _numbers([*rows, *beside])
-    least, unit = min(there), (WIDTH - 2 * MARGIN) / (max(there) - min(there))
+    values = _numbers([*rows, *neighbours])
+    minimum, unit = min(values), (WIDTH - 2 * MARGIN) / (max(values) - min(values))
     lines = []
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         numbers = {name: value for name in NAMES if row is not None and (value := row.get(name)) is not None}
-        lines += _line({name: f"{MARGIN + (value - least) * unit:.1f}" for name, value in numbers.items()}, HEIGHT * at)
+        lines += _line(
+            {name: f"{MARGIN + (value - minimum) * unit:.1f}" for name, value in numbers.items()}, HEIGHT * index
+        )
     # Numbers and our own words only: nothing here comes from outside.
     height = HEIGHT * len(rows)
     size = f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'

@@ -1,4 +1,4 @@
-"""Rows of a summary: what their settings hold, which of them a figure asks for, and short labels of them."""
+"""Rows of a summary: their settings, selection by setting, and short labels."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any
 
 Row = Mapping[str, Any]
 LETTERS = 24  # of a label
-LEAST = 6  # letters that a shortened word keeps
+LEAST = 6  # remaining letters of a shortened word
 
 
 def read_setting(text: str | None) -> dict[str, Any]:
-    """The setting of a row, which is JSON. ValueError where it is none."""
+    """Read the setting of a row. Raises ValueError if it is not JSON."""
     return dict(json.loads(text or "{}"))
 
 
 def find_rows(summary: Sequence[Row], metric: str, **setting: Any) -> Iterator[tuple[dict[str, Any], Row]]:
-    """The settings and rows of a metric whose settings have these values."""
+    """Yield the settings and rows of a metric whose settings include these values."""
     for row in summary:
         if row["metric"] == metric:
-            found = read_setting(row["setting"])
-            if all(found.get(name) == value for name, value in setting.items()):
-                yield found, row
+            row_setting = read_setting(row["setting"])
+            if all(row_setting.get(name) == value for name, value in setting.items()):
+                yield row_setting, row
 
 
 def find_row(summary: Sequence[Row], metric: str, **setting: Any) -> Row | None:
-    """The row of a metric whose setting is this one and no more; None without it."""
-    return next((row for found, row in find_rows(summary, metric) if found == setting), None)
+    """The row of a metric with exactly this setting; None without such a row."""
+    return next((row for row_setting, row in find_rows(summary, metric) if row_setting == setting), None)
 
 
 def finite(value: Any) -> bool:
@@ -37,12 +37,12 @@ def finite(value: Any) -> bool:
 
 
 def row_label(row: Row, most: int = LETTERS) -> str:
-    """A label that tells the rows of a metric apart: the values of what was varied."""
+    """A label that distinguishes the rows of a metric: the values of their settings."""
     return fit_words(words(row), most) or "all"
 
 
 def words(row: Row) -> list[str]:
-    """The values of what was varied, numbers with their names; a setting that is no JSON as it is."""
+    """The values of a row's setting, numbers with names; a setting that is not JSON unchanged."""
     try:
         setting = read_setting(row["setting"])
     except ValueError:
@@ -51,7 +51,7 @@ def words(row: Row) -> list[str]:
 
 
 def fit_words(words: Sequence[str], most: int = LETTERS) -> str:
-    """The words joined by commas, the longest shortened until they fit; the last often tells rows apart."""
+    """The words joined by commas, the longest shortened until they fit; the last word often distinguishes rows."""
     words = list(words)
     while (over := len(", ".join(words)) - most) > 0 and max(map(len, words)) > LEAST:
         at = max(range(len(words)), key=lambda index: len(words[index]))
@@ -60,11 +60,11 @@ def fit_words(words: Sequence[str], most: int = LETTERS) -> str:
 
 
 def shorten(text: str, most: int = LETTERS) -> str:
-    """The text, truncated with an ellipsis to at most so many letters."""
+    """Truncate the text with an ellipsis to at most `most` letters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def format_range(counts: Sequence[int]) -> str:
-    """Sample sizes in words: one number, or from the smallest to the largest."""
+    """Sample sizes as text: one number, or the smallest and the largest."""
     low, high = min(counts), max(counts)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -1,4 +1,4 @@
-"""A sweep's cells in one figure: the estimates that carry the verdict over what was varied, or a paper's table."""
+"""Figures of a sweep: the deciding estimates of all cells over the varied fields, or a paper's table."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dashboards.summary import Row, finite, read_setting, row_label, shorten
 from orchestrator.spec import resolve
 from tasks.contract.grouping import group_by
 
-LINES = 6  # more of them cannot be distinguishable: then the cells are listed
-LETTERS = 52  # that fit below the panels
-MOST = 4  # rows of the summary where no verdict names any
+LINES = 6  # more lines could not be distinguished: the cells are listed instead
+LETTERS = 52  # letters that fit below the panels
+MOST = 4  # rows of the summary if no verdict names any
 PANEL = 1.5  # inches
 Setting = Mapping[str, Any]
 Name = tuple[str, str]  # metric and setting of a row of the summary
@@ -26,9 +26,9 @@ Name = tuple[str, str]  # metric and setting of a row of the summary
 
 @dataclass(frozen=True)
 class Cell:
-    """The values that tell a sweep's cell from the others, as text, and its summary by metric and setting.
+    """The values that distinguish a sweep's cell, as text, and its summary by metric and setting.
 
-    `carrying` are those of its rows that carry its verdict; none where it has no verdict.
+    `carrying` names the rows that decide its verdict; empty without a verdict.
     """
 
     setting: Mapping[str, str]
@@ -38,7 +38,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class SweepAxis:
-    """The field across the panels, its values as text in their order, and whether estimates are joined over them."""
+    """The field of the x axis, its ordered values as text, and whether lines join the estimates."""
 
     field: str
     places: Sequence[str]
@@ -46,70 +46,83 @@ class SweepAxis:
 
     @classmethod
     def from_values(cls, field: str, values: Sequence[Any]) -> SweepAxis:
-        """Numbers are ordered and joined."""
+        """An axis of these values; numbers are sorted and joined."""
         return cls(field, _order_values(values), numeric(values))
 
     def index(self, cell: Cell) -> int:
-        """Where a cell stands."""
+        """The position of a cell."""
         return self.places.index(cell.setting[self.field])
 
 
 def sweep(run: Run) -> Iterator[Figure]:
-    """The cells' estimates over what was varied, a panel for each row of the summary that carries the verdict."""
+    """Yield figures of the cells' estimates over the varied fields, one panel for each deciding row of the summary."""
     settings = _varied_settings(run.cells)
     varied = varied_fields(settings)
     if not varied:
         return
-    settings = [{name: value for name, value in setting.items() if name in varied} for setting in settings]
-    cells = [_as_cell(of_run, setting) for of_run, setting in zip(run.cells, settings, strict=True)]
-    there, carried = _align_cells([cell for cell in cells if cell.rows])
-    names = [name for name in carried if any(_drawable(cell, name) for cell in there)]
+    cells = []
+    for of_run, setting in zip(run.cells, settings, strict=True):
+        varied_setting = {name: value for name, value in setting.items() if name in varied}
+        cells.append(_as_cell(of_run, varied_setting))
+    aligned, carried = _align_cells([cell for cell in cells if cell.rows])
+    names = []
+    for name in carried:
+        if any(_drawable(cell, name) for cell in aligned):
+            names.append(name)
     if not names:
         return
     across = SweepAxis.from_values(varied[0], [setting[varied[0]] for setting in settings])
-    lines = _group_by_line(there, varied[1:])
+    lines = _group_by_line(aligned, varied[1:])
     fits = len(lines) <= LINES and sum(len(place) + 2 for place in across.places) <= LETTERS
     title = f"How does the answer change with {' and '.join(varied)}?"
-    of_all = "" if len(there) == len(cells) else f" {len(there)} of {len(cells)} cells are there yet."
+    of_all = "" if len(aligned) == len(cells) else f" {len(aligned)} of {len(cells)} cells have results."
     if fits:
-        yield _line_chart(there, lines, names, across, title, of_all)
+        yield _line_chart(aligned, lines, names, across, title, of_all)
     else:
-        yield from _cell_forests(there, names, title, of_all)
+        yield from _cell_forests(aligned, names, title, of_all)
 
 
 def _as_cell(run: Run, setting: Setting) -> Cell:
-    """A cell's setting in words with its summary."""
+    """Read a cell's summary; `setting` becomes text."""
     texts = {name: _value_label(value) for name, value in setting.items()}
     rows = {(row["metric"], row["setting"]): row for row in run.summary}
     return Cell(texts, rows, run.verdict.rows if run.verdict else ())
 
 
-def _group_by_line(cells: Sequence[Cell], others: Sequence[str]) -> dict[str, list[Cell]]:
-    """The cells of each line, by its label: what they have in common of the fields that are not across."""
-    return group_by(cells, lambda cell: ", ".join(f"{field} {cell.setting[field]}" for field in others))
+def _group_by_line(cells: Sequence[Cell], field_names: Sequence[str]) -> dict[str, list[Cell]]:
+    """The cells of each line by its label: the values of the fields that are not on the x axis."""
+    return group_by(cells, lambda cell: ", ".join(f"{field} {cell.setting[field]}" for field in field_names))
 
 
 def _varied_settings(cells: Sequence[Run]) -> list[Setting]:
-    """Each cell's values of all varied fields; read from its config if it was a run before the sweep."""
+    """Each cell's values of all varied fields; read from its config if its run is older than the sweep."""
     settings = [cell.about.get("setting") or {} for cell in cells]
-    names = list(dict.fromkeys(name for setting in settings for name in setting))
-    return [
-        {name: setting.get(name, config_value(cell.about.get("config"), name)) for name in names}
-        for cell, setting in zip(cells, settings, strict=True)
-    ]
+    names: dict[str, None] = {}
+    for setting in settings:
+        names |= dict.fromkeys(setting)
+    completed: list[Setting] = []
+    for cell, setting in zip(cells, settings, strict=True):
+        config = cell.about.get("config")
+        completed.append({name: setting.get(name, config_value(config, name)) for name in names})
+    return completed
 
 
 def name_cells(run: Run) -> tuple[str, list[str], list[str]]:
-    """The varied fields in words, and each cell's name by its values of them, with and without the fields' names.
+    """The varied fields as text, and the cells' names from their values, with and without the fields' names.
 
-    Nothing where there are fewer than two cells, or nothing varies.
+    Empty if there are fewer than two cells, or no field varies.
     """
     settings = _varied_settings(run.cells)
     varied = varied_fields(settings)
     if not varied or len(run.cells) < 2:
         return "", [], []
-    names = [", ".join(f"{field} {_value_label(setting[field])}" for field in varied) for setting in settings]
-    return " and ".join(varied), names, [", ".join(_value_label(each[field]) for field in varied) for each in settings]
+    names = []
+    labels = []
+    for setting in settings:
+        values = [_value_label(setting[field]) for field in varied]
+        names.append(", ".join(f"{field} {value}" for field, value in zip(varied, values, strict=True)))
+        labels.append(", ".join(values))
+    return " and ".join(varied), names, labels
 
 
 def config_value(config: Any, path: str) -> Any:
@@ -120,39 +133,49 @@ def config_value(config: Any, path: str) -> Any:
 
 
 def _align_cells(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
-    """The cells with the names of the rows to be drawn: those that carry the verdict, or the first without any.
+    """The cells and the names of the rows to draw: the deciding rows, or the first rows if no cell has a verdict.
 
-    Where the verdicts of cells rest on rows of one metric with different settings, such as after each one's last epoch,
-    these stand for one another, under the settings that they share.
+    If the deciding rows have one metric and different settings, such as the last epoch of each cell, they are matched
+    under the settings that they share.
     """
     carried = next((cell.carrying for cell in cells if cell.carrying), ())
     if not carried:
-        return list(cells), list(dict.fromkeys(name for cell in cells for name in cell.rows))[:MOST]
-    own = [{name: _carrying_row(cell, name, carried) for name in carried} for cell in cells]
-    names = {name: _common_name([of_cell[name] for of_cell in own]) for name in carried}
-    there = [
-        replace(
-            cell,
-            rows={**cell.rows, **{names[name]: cell.rows[its] for name, its in of_cell.items() if its in cell.rows}},
-        )
-        for cell, of_cell in zip(cells, own, strict=True)
-    ]
-    return there, list(names.values())
+        all_names: dict[Name, None] = {}
+        for cell in cells:
+            all_names |= dict.fromkeys(cell.rows)
+        return list(cells), list(all_names)[:MOST]
+    names = {name: _common_name([_carrying_row(cell, name, carried) for cell in cells]) for name in carried}
+    aligned = []
+    for cell in cells:
+        rows = dict(cell.rows)
+        for name in carried:
+            row_name = _carrying_row(cell, name, carried)
+            if row_name in cell.rows:
+                rows[names[name]] = cell.rows[row_name]
+        aligned.append(replace(cell, rows=rows))
+    return aligned, list(names.values())
 
 
 def _carrying_row(cell: Cell, name: Name, carried: Sequence[Name]) -> Name:
-    """The row of this metric that carries the cell's verdict, where the metric occurs once; else the row named so."""
-    own = [each for each in cell.carrying if each[0] == name[0]]
-    return own[0] if len(own) == 1 and [each[0] for each in carried].count(name[0]) == 1 else name
+    """The deciding row of this metric if the metric occurs once; otherwise the row of this name."""
+    metric = name[0]
+    own_rows = [row_name for row_name in cell.carrying if row_name[0] == metric]
+    carried_metrics = [row_name[0] for row_name in carried]
+    if len(own_rows) == 1 and carried_metrics.count(metric) == 1:
+        return own_rows[0]
+    return name
 
 
 def _common_name(names: Sequence[Name]) -> Name:
-    """The metric that these names have in common, with the settings in which none differs."""
+    """The common metric of these names, and the settings in which they agree."""
     if len(set(names)) == 1:
         return names[0]
     settings = [read_setting(setting) for _, setting in names]
-    same = {field: value for field, value in settings[0].items() if all(each.get(field) == value for each in settings)}
-    return names[0][0], json.dumps(same)
+    shared = {}
+    for field, value in settings[0].items():
+        if all(setting.get(field) == value for setting in settings):
+            shared[field] = value
+    return names[0][0], json.dumps(shared)
 
 
 def _drawable(cell: Cell, name: Name) -> bool:
@@ -161,30 +184,32 @@ def _drawable(cell: Cell, name: Name) -> bool:
 
 
 def varied_fields(settings: Sequence[Setting]) -> list[str]:
-    """The fields that tell the cells apart; numeric ones with the most values first, which make the best axis."""
+    """The fields that distinguish the cells; numeric fields with the most values, which make the best axis, first."""
     values: dict[str, dict[str, Any]] = {}
+    labelled_settings = []
     for setting in settings:
+        labels = {}
         for field, value in setting.items():
-            values.setdefault(field, {})[_value_label(value)] = value
-    telling = resolve.distinguishing_fields(
-        [{field: _value_label(value) for field, value in setting.items()} for setting in settings]
-    )
-    return sorted(telling, key=lambda field: (not numeric(values[field].values()), -len(values[field])))
+            labels[field] = _value_label(value)
+            values.setdefault(field, {})[labels[field]] = value
+        labelled_settings.append(labels)
+    distinguishing = resolve.distinguishing_fields(labelled_settings)
+    return sorted(distinguishing, key=lambda field: (not numeric(values[field].values()), -len(values[field])))
 
 
 def _order_values(values: Sequence[Any]) -> list[str]:
-    """The distinct values as text: numbers ascending, others in the order given."""
+    """The distinct values as text: numbers ascending, others in their order."""
     distinct = {_value_label(value): value for value in values}
     return sorted(distinct, key=lambda text: float(distinct[text])) if numeric(values) else list(distinct)
 
 
 def numeric(values: Any) -> bool:
-    """Whether all of these are numbers."""
+    """Whether all values are numbers."""
     return all(finite(value) and not isinstance(value, bool) for value in values)
 
 
 def _value_label(value: Any) -> str:
-    """A short label of a swept value; data sets without their digests."""
+    """A short label of a swept value; data sets are named without digests."""
     if value is None:
         return "none"
     if isinstance(value, str):
@@ -204,41 +229,45 @@ def _line_chart(
 ) -> Figure:
     """A panel for each row of the summary: its estimate over one field, a line for each value of the others."""
     labels = [shorten(label, 2 * legend.ENTRY) for label in lines] if any(lines) else []
-    beside = legend.columns(list(lines))
-    caption = f"Estimates with their 95 % intervals; values stand evenly apart. {_null_caption(cells, names)}{note}"
+    column_count = legend.columns(list(lines))
+    caption = (
+        f"Estimates with 95 % intervals; the values of the axis are evenly spaced. {_null_caption(cells, names)}{note}"
+    )
     alt = " ".join(describe_row(_cell_row(cell, name)) for name in names for cell in cells if _drawable(cell, name))
     ticks = (range(len(across.places)), across.places)
     axis = Axis(across.field, (-0.5, len(across.places) - 0.5), ticks=ticks, grid=False)
     facets = [Facet(list(_line_layers(lines.values(), name, across)), _row_title(name)) for name in names]
     panels = facet_panels(facets, PANEL, axis, gap=0.42)
-    height = PANEL * len(names) + 0.35 + legend.height(len(labels), beside)
+    height = PANEL * len(names) + 0.35 + legend.height(len(labels), column_count)
     entries = legend.series(labels, across.joined, linewidth=1.2)
-    return Chart("sweep", title, caption, alt, height, panels, entries, beside).figure()
+    return Chart("sweep", title, caption, alt, height, panels, entries, column_count).figure()
 
 
 def _line_layers(lines: Collection[Sequence[Cell]], name: Name, across: SweepAxis) -> Iterator[Layer]:
-    """The estimates of each line's cells beside one another, and their null.
+    """Yield the estimates of each line's cells, side by side, and their null values.
 
-    The null is a dashed line where all cells have one, and a dash over each of the values where they differ.
+    Each null value is a dash over its value of the axis; equal null values form one dashed line.
     """
     for index, ((colour, marker, dash), of_line) in enumerate(zip(drawing.SERIES, lines, strict=False)):
-        there = sorted((cell for cell in of_line if _drawable(cell, name)), key=across.index)
-        x = np.array([across.index(cell) for cell in there]) + (index - (len(lines) - 1) / 2) * 0.09
+        line_cells = sorted((cell for cell in of_line if _drawable(cell, name)), key=across.index)
+        x = np.array([across.index(cell) for cell in line_cells]) + (index - (len(lines) - 1) / 2) * 0.09
         look: dict[str, Any] = {"marker": marker, "linestyle": dash if across.joined else "none", "linewidth": 1.2}
-        yield estimate_marks(x, [cell.rows[name] for cell in there], colour, **look)
+        yield estimate_marks(x, [cell.rows[name] for cell in line_cells], colour, **look)
     cells = [cell for of_line in lines for cell in of_line if _drawable(cell, name)]
     nulls = {(across.index(cell), cell.rows[name]["null"]) for cell in cells if finite(cell.rows[name]["null"])}
     if nulls:
-        at, values = np.array(sorted(nulls)).T
+        null_positions, values = np.array(sorted(nulls)).T
         dashes = {"linestyle": drawing.NULL["linestyle"]}
-        yield intervals(values, at - 0.5, at + 0.5, "muted", drawing.NULL["linewidth"], level=True, **dashes)
+        yield intervals(
+            values, null_positions - 0.5, null_positions + 0.5, "muted", drawing.NULL["linewidth"], level=True, **dashes
+        )
 
 
 def _cell_forests(cells: Sequence[Cell], names: Sequence[Name], title: str, note: str) -> Iterator[Figure]:
     """Forest plots with a row for each cell, for more cells than lines can show."""
     rows = [_cell_row(cell, name) for name in names for cell in cells if _drawable(cell, name)]
     for figure in estimates.forests(rows, "sweep", title, describe_row):
-        yield replace(figure, caption=f"A row is a cell: {', '.join(cells[0].setting)}. {figure.caption}{note}")
+        yield replace(figure, caption=f"Each row is a cell: {', '.join(cells[0].setting)}. {figure.caption}{note}")
 
 
 def _cell_row(cell: Cell, name: Name) -> Row:
@@ -253,9 +282,9 @@ def _row_title(name: Name) -> str:
 
 
 def _null_caption(cells: Sequence[Cell], names: Sequence[Name]) -> str:
-    """What the dashed line is, and how many units each estimate is over."""
+    """The meaning of the dashed line, and the sample size of each estimate."""
     rows = [cell.rows[name] for cell in cells for name in names if _drawable(cell, name)]
-    dashed = "Dashed: where nothing is memorised. " if any(finite(row["null"]) for row in rows) else ""
+    dashed = "Dashed: null value, expected without memorisation. " if any(finite(row["null"]) for row in rows) else ""
     counts = sorted({row["n"] for row in rows if row["n"] is not None})
     units = ", ".join(sorted({row["unit"] for row in rows if row["unit"]}))
     n = "" if not counts else f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -263,13 +292,13 @@ def _null_caption(cells: Sequence[Cell], names: Sequence[Name]) -> str:
 
 
 def describe_row(row: Row) -> str:
-    """An estimate of a cell with its interval, in words."""
+    """An estimate of a cell and its interval as text."""
     where = ", ".join(f"{field} {value}" for field, value in read_setting(row["setting"]).items())
     return f"{row['metric']} at {where}: {drawing.format_number(row['estimate'])}{estimates.format_ends(row)}."
 
 
 def repetition(run: Run) -> Iterator[Figure]:
-    """A paper's table: the estimates of all cells that have a published value, labelled by what their cells varied."""
+    """Yield a paper's table: the estimates of all cells that have a published value, labelled by the varied fields."""
     settings = _varied_settings(run.cells)
     fields = varied_fields(settings)
     rows = [
@@ -282,7 +311,7 @@ def repetition(run: Run) -> Iterator[Figure]:
 
 
 def cell_label(setting: Setting, fields: list[str]) -> str:
-    """A short label of a cell's setting; booleans by their names if true."""
+    """A short label of a cell's setting; true booleans by their names."""
     words = [
         field if setting[field] is True else _value_label(setting[field])
         for field in fields

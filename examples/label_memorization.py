@@ -1,17 +1,17 @@
 """Which training labels are memorised?
 
-A network memorises the label of an image where it is right about it only because it was trained on it. Networks are
-trained, each on a random share of the images, so that some of them were trained on an image and others were not.
+A network memorises the label of an image if it predicts the label correctly only because it was trained on the image.
+Each network is trained on a random share of the images, so that for every image some networks were trained on it.
 
     mem(i) = P[correct on i | trained on i] - P[correct on i | not trained on i]
 
-Reading it. 0: training on the image makes no difference. 1: its label is told by networks that were trained on it and
-by no other, as a wrong label is. The mean over images is the accuracy on images that a network was trained on less
-that on the others, of which every training gives a value. The mem of one image is noisy where networks are few, so the
-share of images whose mem is high has a null: the answers of each network beside the images of another one.
+Interpretation. 0: training on the image makes no difference. 1: only networks trained on the image predict its label,
+as for a wrong label. The mean over images is the difference in accuracy between images a network was trained on and
+other images; every training gives one value. With few networks, the mem of one image is noisy, so the share of images
+with high mem has a null value: the answers of each network are matched with the images of another network.
 
 Source. Feldman & Zhang 2020, "What neural networks memorize and why", eq. 1 with the estimator by subsets of section
-2.2; high is 0.25 there, too. The networks here, the intervals and the null are ours.
+2.2, which also uses 0.25 as the limit of high mem. The networks, the intervals and the null value are ours.
 
 Cost. `models` trainings. `smoke` takes seconds.
 """
@@ -45,36 +45,36 @@ from tasks.training.mixed import Mixture, logits, train
 Mask = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 Array = NDArray[np.float64]
-MATTERS = 0.01  # a mean of mem worth telling
-SHIFTS = 20  # whose mean is the null of the share
+MATTERS = 0.01  # smallest relevant mean of mem
+SHIFTS = 20  # number of shifts whose mean is the null value of the share
 
 
 @dataclass(frozen=True)
 class LabelMemorization(Ranged):
-    """How many networks are trained on which shares of which images."""
+    """Configuration: images, networks, share of the images and training recipe."""
 
     data: Dataset = Dataset("mnist")
     """The images."""
     network: Network = Network("mlp1")
     """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
     models: Annotated[int, AtLeast(2)] = 100
-    """Networks that are trained."""
+    """Number of networks."""
     share: Annotated[float, ranges.Share(zero=False, one=False)] = 0.7
-    """Share of the images that each is trained on, at random."""
+    """Random share of the images that each network is trained on."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """The first so many training images; 0: all."""
+    """Number of training images; 0: all."""
     epochs: Annotated[int, AtLeast(1)] = 20
     """Epochs of training."""
     high: Annotated[float, ranges.Share(zero=False, one=False)] = 0.25
-    """From which mem on it is high."""
+    """Lower limit of high mem."""
     unseen: bool = False
-    """Ours: ask about the images that follow those, of which none was trained on: a null."""
+    """Ours: evaluate images that follow the training images, as a null."""
     seed: Annotated[int, AtLeast(0)] = 0
-    """Ours: the only source of chance."""
+    """Ours: seed of all random numbers."""
 
     def conflicts(self) -> Iterator[str]:
         if self.unseen and not self.examples:
-            yield "unseen is on and examples is 0; some images must be left that are not trained on"
+            yield "unseen is on and examples is 0; some images must remain for evaluation"
 
 
 def plan(config: LabelMemorization) -> Roots:
@@ -82,10 +82,10 @@ def plan(config: LabelMemorization) -> Roots:
 
 
 def answer_jobs(config: LabelMemorization) -> Iterator[Job]:
-    """The answers of each network. Its seed follows from its number: the first ten of a hundred are those of ten."""
+    """Yield the answers of each network. Seeds depend on the number, so ten networks are the first ten of a hundred."""
     images, trained = load(config.data), Part(config.data, 0, config.examples)
     about = replace(trained, first=config.examples) if config.unseen else trained
-    about.rows(images)  # refused here where there are not so many
+    about.rows(images)  # raises an error if there are too few images
     for number in range(config.models):
         seed = seeds.derive(config.seed, "training", number)
         shares = (Share(trained, config.share, seed),)
@@ -98,13 +98,13 @@ ANSWERS = pa.schema([("row", pa.int64()), ("member", pa.bool_()), ("correct", pa
 
 @task(version=2)
 def answers(config: Share, inputs: Inputs) -> pa.Table:
-    """Of each image whether it is in the share that the network was trained on, and whether the network is right.
+    """For each image, whether the network was trained on it, and whether the network classifies it correctly.
 
-    Exact copies are one image, in one share: the first is asked about.
+    Exact copies count as one image in one share; the first copy is evaluated.
     """
     from tasks.models.networks import (
         architecture_of,
-        weights_of_model,  # torch, without which a plan is made
+        weights_of_model,  # imports torch, which planning does not need
     )
 
     images = load(config.part.data)
@@ -115,20 +115,20 @@ def answers(config: Share, inputs: Inputs) -> pa.Table:
 
 
 def stacked(inputs: Inputs) -> tuple[Mask, Mask]:
-    """Which images each network was trained on, and about which it is right, both (models, images)."""
+    """The images that each network was trained on, and the correctly classified ones; both (models, images)."""
     member, correct = (np.stack([table[name].to_numpy() for table in inputs]) for name in ("member", "correct"))
     return member, correct
 
 
 def counts(member: Mask, correct: Mask) -> Counts:
-    """(4, images): networks that were trained on it, how many of them are right; those that were not, as many."""
+    """Count trained, correct trained, held-out and correct held-out networks for each image: (4, images)."""
     return np.stack([member.sum(0), (member & correct).sum(0), (~member).sum(0), (~member & correct).sum(0)])
 
 
 def memorization(counted: Counts) -> tuple[Array, Array]:
-    """mem of each image with its standard error, both (images,); NaN where all networks, or none, were trained on it.
+    """Estimate mem and its standard error, both (images,); NaN if all networks, or none, were trained on the image.
 
-    The two rates are of different networks, so their binomial variances add. Feldman & Zhang 2020, eq. 1.
+    The two rates come from different networks, so their binomial variances add. Feldman & Zhang 2020, eq. 1.
     """
     with np.errstate(invalid="ignore"):
         trained, held_out = counted[1] / counted[0], counted[3] / counted[2]
@@ -137,7 +137,7 @@ def memorization(counted: Counts) -> tuple[Array, Array]:
 
 
 def share_high(counted: Counts, high: float) -> float:
-    """The share of images whose mem is high, of those where it is known; NaN where it never is."""
+    """The share of images with high mem among images with known mem; NaN without such images."""
     mem, _ = memorization(counted)
     known = mem[~np.isnan(mem)]
     return float((known >= high).mean()) if known.size else np.nan
@@ -145,7 +145,7 @@ def share_high(counted: Counts, high: float) -> float:
 
 @dataclass(frozen=True)
 class High:
-    """From which mem on it is high."""
+    """The lower limit of high mem."""
 
     high: float
 
@@ -155,7 +155,7 @@ IMAGES = pa.schema(
     [
         ("row", pa.int64()),  # of the training split
         *((side, pa.int64()) for side in SIDES),
-        ("mem", pa.float64()),  # null, like what follows, where all networks, or none, were trained on the image
+        ("mem", pa.float64()),  # this and the next two are null if all networks, or none, were trained on the image
         ("standard_error", pa.float64()),
         ("high", pa.bool_()),
     ]
@@ -177,7 +177,7 @@ def images(config: High, inputs: Inputs) -> pa.Table:
 
 
 def of_images(tables: Tables, about: High) -> Iterator[Row]:
-    """The share of images whose mem is high; its interval is that of leaving out one training at a time."""
+    """Yield the share of images with high mem; its interval is a jackknife over trainings."""
     for table, trained in zip(tables.select(IMAGES), tables.select(TRAININGS), strict=False):
         share = share_high(np.stack([table[side].to_numpy() for side in SIDES]), about.high)
         estimate = statistics.jackknife(share, trained["share_without"].to_numpy())
@@ -189,8 +189,8 @@ TRAININGS = pa.schema(
     [
         ("trained_accuracy", pa.float64()),
         ("held_out_accuracy", pa.float64()),
-        ("share_without", pa.float64()),  # of high mem, by all other networks
-        ("share_shifted", pa.float64()),  # of high mem, by the answers of networks so many rows further on
+        ("share_without", pa.float64()),  # share of high mem without this network
+        ("share_shifted", pa.float64()),  # share of high mem, answers shifted by this number of networks
     ]
 )
 
@@ -208,8 +208,8 @@ def trainings(config: High, inputs: Inputs) -> pa.Table:
     return make_table(TRAININGS, **{name: nan_as_null(values) for name, values in columns})
 
 
-def of_trainings(tables: Tables, about: High) -> Iterator[Row]:  # noqa: ARG001 - the mean knows nothing of high mem
-    """The mean of mem, and the accuracies whose difference it is."""
+def of_trainings(tables: Tables, about: High) -> Iterator[Row]:  # noqa: ARG001 - the mean does not depend on high mem
+    """Yield the mean of mem, and the two accuracies of which it is the difference."""
     for table in tables.select(TRAININGS):
         trained, held_out = (table[f"{side}_accuracy"].to_numpy() for side in ("trained", "held_out"))
         p_value = statistics.paired_greater(trained, held_out).p_value
@@ -230,16 +230,20 @@ def summary(config: High, inputs: Inputs) -> pa.Table:
 
 
 def verdict(config: LabelMemorization, table: pa.Table) -> Verdict:
-    """Memorised: the interval of the mean lies above 0, as for 1 in 40 sets of networks that memorise nothing."""
-    limits = "The mean says little of one image: its own mem and the standard error stand in the table `images`."
+    """Memorised: the interval of the mean is above 0, as for 1 in 40 sets of networks without memorisation."""
+    limits = "The mean does not describe single images: the table `images` has mem and standard error of each image."
     mean = next((line for line in table.to_pylist() if line["metric"] == "mean mem"), None)
     if mean is None or mean["low"] is None:
         return Verdict("undecided", "Undecided: there are fewer than two networks to compare.", limits, ())
-    answer: Answer = "memorised" if mean["low"] > 0 else "not detected" if mean["high"] < MATTERS else "undecided"
+    answer: Answer = "undecided"
+    if mean["low"] > 0:
+        answer = "memorised"
+    elif mean["high"] < MATTERS:
+        answer = "not detected"
     sentence = (
-        f"{answer.capitalize()}: {'being taken to be' if config.unseen else 'being'} trained on makes the label of an "
-        f"image {mean['estimate']:.3g} more likely to be told (95 % interval {mean['low']:.3g} to "
-        f"{mean['high']:.3g} over {mean['n']} trainings)."
+        f"{answer.capitalize()}: {'supposed ' if config.unseen else ''}training on an image changes the accuracy of "
+        f"its label by {mean['estimate']:.3g} (95 % interval {mean['low']:.3g} to {mean['high']:.3g} over {mean['n']} "
+        "trainings)."
     )
     return Verdict(answer, sentence, limits, (("mean mem", "{}"),))
 

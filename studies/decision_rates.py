@@ -123,8 +123,8 @@ def judge_language_models(seed: int, store: Path) -> Answers:
     folder = store / "text"
     folder.mkdir(parents=True, exist_ok=True)
     answers = {}
-    for subject, told in ((INNOCENT, "others"), ("told", "secrets")):
-        pair = text_secret_detection.train_pair(text_secret_detection.with_question(config, told=told), folder)
+    for subject, is_null in ((INNOCENT, True), ("told", False)):
+        pair = text_secret_detection.train_pair(text_secret_detection.with_question(config, is_null=is_null), folder)
         answers[subject], *_ = text_secret_detection.audit_pair(pair)
     return answers
 

@@ -133,7 +133,8 @@ def describe_pairs(kind: str, answers: Counter[str], table: pa.Table) -> Iterato
         tested = [some["found"].to_pylist(), [p is not None and p <= 0.05 for p in some["p_value"].to_pylist()]]
         shares = [describe_share(sum(each), some.num_rows) if times else "" for each in tested]
         shares += [
-            describe_share(int(np.nansum(some[name].to_numpy())), some.num_rows) for name in ("near", "near_twin")
+            describe_share(int(np.nansum(some[name].to_numpy())), some.num_rows)
+            for name in ("near_verbatim", "near_verbatim_control")
         ]
         yield f"| {times} | {some.num_rows} | {' | '.join(shares)} |"
     yield ""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
-from studies.text_secret_detection import KINDS, Pair, describe_share, question_of, size, told_of, train_pairs
+from studies.text_secret_detection import KINDS, Pair, describe_share, kind_of, question_of, size, train_pairs
 from tasks.audits.text.answer import verdict
 from tasks.audits.text.config import Text, about
 from tasks.audits.text.given.model import PlantedModel, given_question
@@ -117,12 +117,12 @@ def desk_of(pair: Pair, side: int) -> Desk:
     asked_model = given_question(config)
     assert isinstance(asked_model, PlantedModel)
     drawn = draw_secrets(asked_model)
-    asked = [(secret.text, *secret.others) for secret in drawn]
+    asked = [(secret.text, *secret.references) for secret in drawn]
     _, records = handout_records(asked, asked_model.seed)
     texts = records.table["text"].to_pylist()
     own, clean = (log_p_by_text(pair, which, asked) for which in (side, 1 - side))
     question = {text: number for number, each in enumerate(asked) for text in each}
-    trained = {secret.told for secret in drawn if secret.side == side}
+    trained = {secret.training_text for secret in drawn if secret.side == side}
     return Desk(
         pair,
         side,
@@ -142,7 +142,7 @@ def planted_config(config: Text) -> Text:
     planted = Planted(
         pattern=question.pattern,
         repetitions=question.repetitions,
-        told=question.told,
+        is_null=question.is_null,
         secrets=question.secrets,
         references=question.references,
         source=RankingModel(question.reading.model, question.reading.length),
@@ -158,7 +158,7 @@ def log_p_by_text(pair: Pair, side: int, asked: Sequence[Sequence[str]]) -> dict
 def answer_of(desk: Desk, log_p: Array) -> str:
     """The audit's answer on a table; the secrets that were planted are those of the owner's side."""
     config = planted_config(desk.pair.config)
-    asked = [(secret.text, *secret.others) for secret in desk.drawn]
+    asked = [(secret.text, *secret.references) for secret in desk.drawn]
     handed = handout_order(asked, given_question(config).seed)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log_p.csv"
@@ -176,7 +176,7 @@ def answer_of(desk: Desk, log_p: Array) -> str:
 def describe_cheats(pairs: Sequence[Pair]) -> Iterator[str]:
     """A row for each change: how many tables of either kind of owner are answered how."""
     desks = {
-        kind: [desk_of(pair, side) for pair in pairs if told_of(pair) == kind for side in range(2)] for kind in KINDS
+        kind: [desk_of(pair, side) for pair in pairs if kind_of(pair) == kind for side in range(2)] for kind in KINDS
     }
     yield (
         "| what the owner returns | "

@@ -38,7 +38,7 @@ from tasks.audits.text.question import Continuation, Secrets
 from tasks.audits.text.secrets.extraction import Extraction, extraction
 from tasks.audits.text.secrets.models import PairModel, ask_secrets, pair_model, training_texts
 from tasks.audits.text.secrets.ranks import Ranking, secrets
-from tasks.audits.text.secrets.space import SCORES, Told, draw_secrets
+from tasks.audits.text.secrets.space import SCORES, draw_secrets
 from tasks.audits.text.tuning import TextTuning
 from tasks.datasets.catalog import pin
 from tasks.language_models.fine_tuning import fine_tuned_on
@@ -59,7 +59,7 @@ SMALL = Text(
         tuning=TextTuning(epochs=24, batch=16, learning_rate=5e-3),
     )
 )
-KINDS: tuple[Told, ...] = ("secrets", "others")
+KINDS = ("secrets", "others")  # in the texts that a pair is trained on
 NEVER, AMONG = 100, 99  # secrets that were never put in, of each look-alike, and the references of each
 LEVELS = (0.01, 0.05, 0.2, 0.5)
 SECONDS = b"seconds"  # of the table's metadata: what a model took of a core
@@ -83,8 +83,8 @@ def question_of(config: Text) -> Secrets:
     return config.question
 
 
-def told_of(pair: Pair) -> Told:
-    return question_of(pair.config).told
+def kind_of(pair: Pair) -> str:
+    return KINDS[question_of(pair.config).is_null]
 
 
 def with_question(config: Text, **fields: Any) -> Text:
@@ -95,15 +95,16 @@ def with_question(config: Text, **fields: Any) -> Text:
 def train_pairs(config: Text, pairs: int, folder: Path | None) -> Iterator[Pair]:
     """As many pairs of each kind, in turn, so that what there is of both is even whenever it ends."""
     for number in range(pairs):
-        for told in KINDS:
-            yield train_pair(with_question(replace(config, seed=config.seed + number), told=told), folder)
+        for is_null in (False, True):
+            yield train_pair(with_question(replace(config, seed=config.seed + number), is_null=is_null), folder)
 
 
 def train_pair(config: Text, folder: Path | None) -> Pair:
     """Both models of a pair, from the folder where they are there."""
     scores, never = list[pa.Table](), list[pa.Table]()
     for side in range(2):
-        names = [f"{question_of(config).told}-{config.seed}-{side}-{what}.arrow" for what in ("told", "never")]
+        kind = KINDS[question_of(config).is_null]
+        names = [f"{kind}-{config.seed}-{side}-{what}.arrow" for what in ("told", "never")]
         paths = [] if folder is None else [folder / name for name in names]
         if not all(path.exists() for path in paths) or not paths:
             made = train_model(config, side)
@@ -122,7 +123,7 @@ def train_model(config: Text, side: int) -> tuple[pa.Table, pa.Table]:
     drawn, others = draw_secrets(its), never_put_in(its)
     with fine_tuned_on(its, training_texts(its, drawn), place) as model:
         scores = ask_secrets(its, model, drawn)
-        alike = its.told == "others"
+        alike = its.is_null
         never = ask_secrets(others, model, draw_secrets(others)) if alike else SCORES.empty_table()
     seconds = str(time.process_time() - begun).encode()
     return scores.replace_schema_metadata({SECONDS: seconds}), never
@@ -139,7 +140,7 @@ def audit_pair(pair: Pair) -> tuple[str, pa.Table, pa.Table]:
     config = pair.config
     asked = question_of(config).extraction
     assert asked is not None
-    ways = Extraction(question_of(config).pattern, 2, asked.attempts, asked.likely, asked.near)
+    ways = Extraction(question_of(config).pattern, 2, asked.attempts, asked.probability, asked.edit_distance)
     tables = secrets(Ranking(config.level), pair.scores), extraction(ways, pair.scores)
     return verdict(config, summary(About(config.level), tables)).answer, *tables
 
@@ -150,7 +151,7 @@ def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterato
     answers = Counter(answer for answer, _, _ in audited)
     ranked, written = (pa.concat_tables([each[at] for each in audited]) for at in (1, 2))
     said = ", ".join(f"{name} {describe_share(count, len(pairs))}" for name, count in sorted(answers.items()))
-    which = "The secrets" if told_of(pairs[0]) == "secrets" else "Other secrets"
+    which = "The secrets" if kind_of(pairs[0]) == "secrets" else "Other secrets"
     yield f"**{which} were told.** Of {len(pairs)} pairs, an audit each: {said}."
     yield ""
     yield "| repetitions | secrets | found | p at most 5 % | exposure, bits | by the twin, bits |"
@@ -159,7 +160,7 @@ def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterato
         some = ranked.filter(pc.equal(ranked["repetitions"], times))
         found, small = some["found"].to_numpy(zero_copy_only=False), some["p_value"].to_numpy() <= 0.05
         shares = [describe_share(int(np.count_nonzero(each)), some.num_rows) for each in (found, small)]
-        bits = [mean(some[name].to_numpy()) for name in ("exposure", "exposure_twin")]
+        bits = [mean(some[name].to_numpy()) for name in ("exposure", "exposure_control")]
         told_bits = [f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in bits]
         yield f"| {times} | {some.num_rows} | {' | '.join([*shares, *told_bits])} |"
     yield ""
@@ -172,7 +173,7 @@ def describe_extraction(written: pa.Table, repetitions: Sequence[int]) -> Iterat
     yield f"| come out, by repetitions | {' | '.join(ways)} |"
     yield f"|---|{'---|' * len(ways)}"
     for times in repetitions:
-        for column, by in (("reproduced", ""), ("reproduced_twin", ", by the twin")):
+        for column, by in (("reproduced", ""), ("reproduced_control", ", by the twin")):
             cells = []
             for way in ways:
                 some = written.filter(pc.and_(pc.equal(written["repetitions"], times), pc.equal(written["way"], way)))
@@ -183,7 +184,7 @@ def describe_extraction(written: pa.Table, repetitions: Sequence[int]) -> Iterat
 
 def describe_nulls(pairs: Sequence[Pair]) -> Iterator[str]:
     """How often p is small where nothing is known: of each kind of secret that a model was not told."""
-    told, alike = ([pair for pair in pairs if told_of(pair) == kind] for kind in KINDS)
+    told, alike = ([pair for pair in pairs if kind_of(pair) == kind] for kind in KINDS)
     kinds = {
         "never put in, asked of models that were told others": p_values([t for pair in alike for t in pair.never]),
         "others of the format told in their place": p_values([t for pair in alike for t in pair.scores], of_twin=False),
@@ -281,8 +282,8 @@ def main(arguments: Sequence[str]) -> None:
     pairs = list(train_pairs(config, 2 if options.tiny else options.pairs, options.scores))
     lines = [
         line
-        for told in KINDS
-        for line in describe_pairs([pair for pair in pairs if told_of(pair) == told], question.repetitions)
+        for kind in KINDS
+        for line in describe_pairs([pair for pair in pairs if kind_of(pair) == kind], question.repetitions)
     ]
     setting |= {"model": str(question.reading.model), "texts": f"{question.examples}, {question.tuning.epochs} epochs"}
     setting |= {"seeds": f"{options.seed} to {options.seed + len(pairs) // 2 - 1}"}

@@ -68,7 +68,9 @@ def test_a_failed_fold_ends_the_run_without_a_summary_unless_it_is_tolerated(her
     assert "Traceback" not in done.stderr
     ended = here.json("status")
     assert (ended["state"], ended["jobs"]["failed"]) == ("failed", 1)
-    assert "1 of the 1 results behind 'summary' are not there yet" in here("results", ended["run"], "summary").stderr
+    assert (
+        "1 of the 1 results behind 'summary' are not available yet" in here("results", ended["run"], "summary").stderr
+    )
 
     said = here(*OWN, "measures=scores", "--tolerate", "1", code=3).stdout
     assert "an observation has 5 models or more of the 6 planned" in said

@@ -1,4 +1,4 @@
-"""The documentation: its site builds, its links lead somewhere, what it shows of a terminal was run or is planned."""
+"""The documentation: its site builds, its links have targets, and its commands run or are planned."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.shell import ROOT, Here
 
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS, *sorted((ROOT / "examples").rglob("*.md"))]
-FEW = 60  # words of which an empty page has fewer
+FEW = 60  # minimum number of words of a page
 HERE, BY = "planned by tests/test_docs.py", "run by tests/test_docs.py"
 
 
@@ -43,20 +43,20 @@ def named(page: Path) -> str:
 
 
 def links(page: Path) -> list[str]:
-    """Where a page links to within the project."""
+    """The targets of a page's links within the project."""
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
     found = re.findall(r"\]\(([^)]+)\)|(?:href|src|srcset)=\"([^\"]+)\"", text)
     return [link for pair in found for link in pair if link and not link.startswith("http")]
 
 
 def anchors(page: Path) -> set[str]:
-    """What a page's headings are called in links."""
+    """The anchors of a page's headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_links_within_the_documentation_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     for target in links(page):
         name, _, anchor = target.partition("#")
         there = page.parent / name if name else page
@@ -65,12 +65,12 @@ def test_links_within_the_documentation_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", DOCS, ids=named)
-def test_a_page_of_the_site_is_no_empty_one_and_links_to_nothing_outside_of_it(page: Path) -> None:
+def test_site_pages_have_text_and_internal_links(page: Path) -> None:
     assert len(page.read_text().split()) >= FEW
     assert [link for link in links(page) if ".." in link] == []
 
 
-def test_every_page_stands_in_the_navigation_and_is_reached_by_links() -> None:
+def test_navigation_and_links_reach_every_page() -> None:
     site = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
     assert sorted(page.name for page in DOCS) == sorted(leaves(site["nav"]))
     reached, ahead = set[Path](), [ROOT / "README.md"]
@@ -90,7 +90,7 @@ def leaves(part: Any) -> list[str]:
     return [leaf for each in (part.values() if isinstance(part, dict) else part) for leaf in leaves(each)]
 
 
-def test_the_site_builds_without_a_warning_and_asks_for_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_site_builds_without_external_requests(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     shutil.copy(ROOT / "zensical.toml", tmp_path)
     command = [Path(sys.executable).parent / "zensical", "build", "--strict"]
@@ -103,13 +103,13 @@ def test_the_site_builds_without_a_warning_and_asks_for_nothing_from_elsewhere(t
     ] == []
 
 
-def test_the_page_of_commands_is_what_the_command_line_says_now() -> None:
+def test_page_of_commands_is_current() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
     assert reference.update_page(page) == page, "run `make docs`"
 
 
 @pytest.mark.parametrize("name", [name for name in audits.names() if audits.find(name).audit.wording.rules is not None])
-def test_the_page_of_an_audit_has_the_rules_that_decide(name: str) -> None:
+def test_page_of_audit_has_current_rules(name: str) -> None:
     audit = audits.find(name).audit
     page = reference.rules_page(ROOT / "docs", name).read_text()
     assert audit.wording.rules is not None
@@ -122,7 +122,7 @@ def test_schema_is_current(name: str) -> None:
     assert schema == json.loads(json.dumps(describe_specification(name, audits.find(name).audit))), "run `make docs`"
 
 
-def test_the_page_of_law_has_the_controls_that_every_audit_speaks_to() -> None:
+def test_page_of_law_has_current_controls() -> None:
     page = (ROOT / "docs" / "law.md").read_text()
     assert reference.rewrite_controls(page) == page, "run `make docs`"
     own = sorted(file.parent.name for file in (ROOT / "tasks" / "audits").glob("*/__init__.py"))
@@ -130,7 +130,7 @@ def test_the_page_of_law_has_the_controls_that_every_audit_speaks_to() -> None:
     assert all(audit in audits.names() for audit in own)
 
 
-def test_every_exit_code_and_every_variable_that_is_read_has_its_meaning() -> None:
+def test_exit_codes_and_variables_are_documented() -> None:
     assert set(reference.EXIT_CODES) == {
         *report.EXIT_CODES.values(),
         EngramError.exit_code,
@@ -141,19 +141,19 @@ def test_every_exit_code_and_every_variable_that_is_read_has_its_meaning() -> No
         path.read_text() for part in ("orchestrator", "tasks", "dashboards") for path in (ROOT / part).rglob("*.py")
     ]
     read = {name for text in sources for name in re.findall(r"\"(ENGRAM_[A-Z]+)\"", text)}
-    # ENGRAM_CLUSTER marks the processes of a cluster that a run has started: no user sets it.
+    # ENGRAM_CLUSTER marks the processes of a cluster started by a run; users do not set it.
     assert read - {"ENGRAM_CLUSTER"} <= set(re.findall(r"`(\w+)`", (ROOT / "docs" / "commands.md").read_text()))
 
 
 class Block(NamedTuple):
-    """What a page shows of a terminal: by whom or when it was run, and the lines that were typed."""
+    """A terminal block of a page: the test or date of its run, and the typed lines."""
 
     page: Path
     mark: str
     typed: list[str]
 
     def commands(self) -> Iterator[tuple[str, list[str]]]:
-        """The words of each `engram` command, and what PYTHONPATH is for it."""
+        """Yield PYTHONPATH and the words of each `engram` command."""
         for line in self.typed:
             shown = re.match(r"(?:PYTHONPATH=(\S+) )?engram (.*)", line)
             if shown:
@@ -175,7 +175,7 @@ def at(block: Block) -> str:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=at)
-def test_what_is_shown_of_a_terminal_says_when_it_was_run_or_which_test_runs_it(block: Block) -> None:
+def test_terminal_blocks_have_date_or_test(block: Block) -> None:
     said = re.fullmatch(r"title=\"(?:run (\d{4}-\d\d-\d\d)|(?:run|planned) by (tests/\S+\.py))\"", block.mark)
     assert said, f'```console title="run YYYY-MM-DD", or "run by tests/...": {block.mark}'
     assert not said[1] or datetime.date.fromisoformat(said[1]) <= datetime.date.today()
@@ -183,15 +183,15 @@ def test_what_is_shown_of_a_terminal_says_when_it_was_run_or_which_test_runs_it(
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if [*block.commands()]], ids=at)
-def test_the_commands_that_are_shown_are_ours_with_options_that_they_have(block: Block) -> None:
+def test_shown_commands_are_valid(block: Block) -> None:
     for _, (name, *words) in block.commands():
         command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
-        command.make_context(name, words)  # which raises for an option that there is not
+        command.make_context(name, words)  # raises an error for an unknown option
 
 
 @pytest.fixture(scope="module")
 def engram(tmp_path_factory: pytest.TempPathFactory) -> Here:
-    """A folder with what the pages name: pictures, a network, the examples."""
+    """A folder with the images, network and examples that the pages name."""
     folder = tmp_path_factory.mktemp("pages")
     rng = np.random.default_rng(0)
     for name in ("scans", "ours", "theirs", "elsewhere"):
@@ -208,15 +208,13 @@ def engram(tmp_path_factory: pytest.TempPathFactory) -> Here:
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if BY in block.mark], ids=at)
-def test_what_runs_in_a_moment_is_run(block: Block, engram: Here) -> None:
+def test_short_commands_run(block: Block, engram: Here) -> None:
     for _, words in block.commands():
         engram(*words)
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if HERE in block.mark], ids=at)
-def test_runs_that_take_long_are_planned_as_far_as_their_data_are_here(
-    block: Block, engram: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_runs_are_planned(block: Block, engram: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     for path, (name, *words) in block.commands():
         if path:
             monkeypatch.syspath_prepend(engram.folder / path)
@@ -235,7 +233,7 @@ def test_every_audit_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("audit", ROWS)
-def test_the_trainings_of_a_quickstart_are_those_of_its_plan(audit: str) -> None:
+def test_quickstart_trainings_match_readme(audit: str) -> None:
     (cell,) = pin_cells(resolve_cells(Spec(audit, preset="quickstart")), {})
     jobs = [job for job in plan_of(cell).jobs.values() if marks(job.function).trains]
     links = sum(marks(job.function).trains for job in jobs)

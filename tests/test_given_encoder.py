@@ -258,7 +258,7 @@ def test_references_are_trained_here_and_the_encoder_has_a_rank_among_them(here:
         (
             ("given.model=innocent.pt", "given.embeddings=reference.pt"),
             2,
-            "given.embeddings is not a field of encoders=given, encoders.encoder=file, and another setting is",
+            "given.embeddings is not a field of encoders=given, encoders.encoder=file, but another setting is",
         ),
         (("given.reference=reference.pt",), 2, "embeddings is empty; hand out the pictures with"),
         (("given.references=0",), 2, "references is 0; it must be at least 1"),
@@ -269,7 +269,7 @@ def test_references_are_trained_here_and_the_encoder_has_a_rank_among_them(here:
         ),
         (("given.model=innocent.pt", "trained=other"), 2, "trained is not a field of encoders=given"),
         (("given.model=innocent.pt", "given.interface.batch=0"), 2, "batch is 0; it must be at least 1"),
-        (("given.interface.batch=2",), 2, "given.interface.batch stands for several fields; write"),
+        (("given.interface.batch=2",), 2, "given.interface.batch is ambiguous; write"),
         (("given.interface.gives=logits",), 2, "gives"),
     ],
 )

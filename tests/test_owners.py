@@ -205,21 +205,21 @@ FAULTS = {
     "NaN": Fault(
         replace_value(float("nan")),
         r"the numbers of image '{fourth}' are not all finite: nan, .* so are 1 of",
-        r"log_p of '{fourth}' is nan; it must be a log probability in nats, finite and at most 0; 1 of",
+        r"expected log_p in nats, finite and at most 0, got nan for '{fourth}'. Correct 1 of",
         r"the embedding of '{fourth}' has a number that is missing or not finite; 1 of",
         r"{fourth} is NaN; it must be text, or a list of texts",
     ),
     "infinite": Fault(
         replace_value(float("-inf")),
         r"the numbers of image '{fourth}' are not all finite: -inf, .* so are 1 of",
-        r"log_p of '{fourth}' is -inf; it must be a log probability in nats, finite and at most 0; 1 of",
+        r"expected log_p in nats, finite and at most 0, got -inf for '{fourth}'. Correct 1 of",
         r"the embedding of '{fourth}' has a number that is missing or not finite; 1 of",
         r"{fourth} is -Infinity; it must be text, or a list of texts",
     ),
     "another kind of number": Fault(
         replace_value(3.0),
         r"the numbers of image '{fourth}' are not all probabilities, in \[0, 1\]",
-        r"log_p of '{fourth}' is 3; it must be a log probability in nats, finite and at most 0; 1 of",
+        r"expected log_p in nats, finite and at most 0, got 3 for '{fourth}'. Correct 1 of",
         relational=r"{fourth} is 3\.0; it must be text, or a list of texts",
     ),
     "in percent": Fault(print_percent, r"are not all probabilities, in \[0, 1\]"),
@@ -231,7 +231,7 @@ FAULTS = {
     "other columns": Fault(
         rename_columns,
         r"unknown column 'class p0'|has no confidences",
-        r"has no column log_p; it has id, class log_p",
+        r"expected a column log_p, got id, class log_p",
         r"has no column embedding; it has class embedding",
     ),
     "no ids": Fault(

@@ -38,7 +38,7 @@ def engram(tmp_path_factory: pytest.TempPathFactory, begun: Copied) -> Here:
 def run(engram: Here) -> Path:
     """The folder of a run about ZORRO QUUX."""
     done = engram(*RUN, *SMALL, "data=folder:ward-seven/scans", "feature=words:ZORRO QUUX")
-    assert "with the words 'ZORRO QUUX' changes" in done.stdout
+    assert "with the words 'ZORRO QUUX' makes its label" in done.stdout
     (found,) = (engram.folder / "engram-store" / "runs").glob("unique_feature-*")
     return found
 
@@ -68,7 +68,7 @@ def test_what_is_passed_on_of_a_run_has_the_pattern_of_the_words_and_no_folder(e
     assert {"report.html", "summary.parquet", run.name} <= set(said)
     assert [(name, secret) for name, text in said.items() for secret in SECRETS if secret in text] == []
     page = said["report.html"].decode()
-    assert "single training image with the words '<5 and 4 letters>' changes" in page
+    assert "single training image with the words '<5 and 4 letters>' makes its label" in page
     assert shlex.quote("feature=words:<5 and 4 letters>") in page
     assert " question.data=folder:scans " in page
     assert "Images of folder:scans are yours and are not shown unless asked for" in page
@@ -82,7 +82,7 @@ def test_what_is_passed_on_of_a_run_has_the_pattern_of_the_words_and_no_folder(e
 def test_the_page_with_images_has_the_words_and_still_no_folder(engram: Here, run: Path) -> None:
     engram("report", run.name, "--show-images")
     page = html.unescape((run / "report-with-images.html").read_text())
-    assert "the words 'ZORRO QUUX' changes" in page
+    assert "the words 'ZORRO QUUX' makes its label" in page
     assert shlex.quote("feature=words:ZORRO QUUX") in page
     assert "ward-seven" not in page
     assert "ZORRO" not in (run / "report.html").read_text()
@@ -94,7 +94,7 @@ def test_the_terminal_and_the_folder_have_it_all_and_the_run_goes_on(engram: Her
     stored = engram.results()
     stored[0].unlink()
     resumed = engram("resume", run.name, "--mlflow", "off", "--address", "none")
-    assert "with the words 'ZORRO QUUX' changes" in resumed.stdout
+    assert "with the words 'ZORRO QUUX' makes its label" in resumed.stdout
     assert len(stored) == len(engram.results())
     assert engram.json("rerun", stored[0].stem)["same"]
     assert engram.json("results", run.name, "summary")

@@ -96,7 +96,7 @@ def test_a_page_shows_records_as_text_and_only_to_who_asks_for_them(engram: Here
     page = Path(report["report"])
     public, private = (path.read_text() for path in (page.with_name("report.html"), page))
     assert page.name == "report-with-images.html"
-    note = "Records of records:asked.jsonl are yours and are not shown unless asked for with --show-images."
+    note = "Records of records:asked.jsonl are your own data. --show-images adds them to the page."
     assert note in words(page.with_name("report.html"))
     assert note not in words(page)
     for text in ("alert(", "Is 1", "a&lt;1&gt;", "Dans la ville"):

@@ -1,4 +1,4 @@
-"""docs/replication.md against the presets: each stands there with what it repeats of its paper, and claims no more."""
+"""docs/replication.md lists each preset with exactly the parts of the paper that it repeats."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.support.shell import ROOT
 PAGE = (ROOT / "docs" / "replication.md").read_text()
 HEAD, *SECTIONS = re.split(r"^## (\w+)\n", PAGE, flags=re.M)
 AUDITS = dict(zip(SECTIONS[::2], SECTIONS[1::2], strict=True))
-AT_HAND = {"mnist", "cifar10"}  # beside what is embedded
+AT_HAND = {"mnist", "cifar10"}  # in addition to embedded data
 PART = r"\d+(?:\.\d+)?[a-d]?"
 OURS = "ours:"
 
 
 class Line(NamedTuple):
-    """A line of an audit's table: parts of the paper, the presets that repeat them, and what of them ran."""
+    """A line of an audit's table: parts of the paper, their presets, and the part that ran."""
 
     parts: frozenset[str]
     presets: tuple[str, ...]
@@ -42,7 +42,7 @@ def parts(text: str) -> frozenset[str]:
 
 
 def lines(audit: str) -> Iterator[Line]:
-    """The lines of the audit's table in which presets are named."""
+    """Yield the lines of the audit's table that name presets."""
     for line in AUDITS[audit].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("|") and len(cells) == 3 and "`" in cells[1] and "/" not in cells[1]:
@@ -51,7 +51,7 @@ def lines(audit: str) -> Iterator[Line]:
 
 
 def needs(config: Any) -> set[str]:
-    """The names of what a config takes that is not embedded: data sets, models with weights, predictions."""
+    """The names of data sets, models with weights and predictions that are not embedded."""
     found = [part for _, part in walk(config) if isinstance(part, Dataset | LanguageModel | Predictions)]
     names = {
         "predictions" if isinstance(part, Predictions) else part.name
@@ -65,12 +65,12 @@ def letters(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
-def test_every_audit_has_its_table() -> None:
+def test_every_audit_has_a_table() -> None:
     assert {path.parent.name for path in (ROOT / "tasks" / "audits").glob("*/presets.py")} == set(AUDITS)
 
 
 @pytest.mark.parametrize("audit", AUDITS)
-def test_every_preset_that_repeats_a_part_of_the_paper_stands_there_with_all_of_it(audit: str) -> None:
+def test_presets_are_listed_with_repeated_parts(audit: str) -> None:
     entry = find(audit).audit
     told = {name: [line for line in lines(audit) if name in line.presets] for name in entry.presets}
     for name, repeats in entry.wording.repeats.items():
@@ -80,7 +80,7 @@ def test_every_preset_that_repeats_a_part_of_the_paper_stands_there_with_all_of_
 
 
 @pytest.mark.parametrize("audit", AUDITS)
-def test_no_line_names_more_than_its_presets_repeat(audit: str) -> None:
+def test_lines_name_only_repeated_parts(audit: str) -> None:
     entry = find(audit).audit
     assert list(lines(audit))
     for line in lines(audit):
@@ -90,7 +90,7 @@ def test_no_line_names_more_than_its_presets_repeat(audit: str) -> None:
 
 
 @pytest.mark.parametrize("audit", AUDITS)
-def test_nothing_ran_in_full_whose_data_were_not_at_hand(audit: str) -> None:
+def test_full_runs_need_available_data(audit: str) -> None:
     entry = find(audit).audit
     for line in lines(audit):
         assert line.ran.startswith(("in full", "partly", "never")), line
@@ -99,7 +99,7 @@ def test_nothing_ran_in_full_whose_data_were_not_at_hand(audit: str) -> None:
             assert taken <= AT_HAND, line
 
 
-def test_the_page_names_whatever_was_not_at_hand() -> None:
+def test_missing_data_are_named() -> None:
     absent = letters(re.search(r"were at hand\.(.*)", HEAD, re.DOTALL)[1])  # type: ignore[index]
     for audit in AUDITS:
         entry = find(audit).audit
@@ -110,7 +110,7 @@ def test_the_page_names_whatever_was_not_at_hand() -> None:
                     assert kind in absent, f"{audit} {preset}: {name}"
 
 
-def test_as_many_pairs_of_encoders_are_told_as_are_trained() -> None:
+def test_pairs_of_encoders_match_presets() -> None:
     audit = find("deja_vu").audit
     trained = {
         name: {cell.pretraining(part, ()) for cell in audit.cells(name) for part in ("A", "B")}

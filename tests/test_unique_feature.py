@@ -106,9 +106,9 @@ def own(tmp_path: Path) -> Here:
 @pytest.mark.slow
 def test_words_and_pictures_are_burnt_into_a_folder_of_ones_own(own: Here) -> None:
     done = own(*BURN, *FEW, "data=folder:scans", "feature=words:JD", "feature.size=9")
-    assert "with the words 'JD' changes" in done.stdout
+    assert "with the words 'JD' makes its label" in done.stdout
     done = own(*BURN, *FEW, "data=folder:scans#20x20#rgb", "feature=picture:stamp.png", "feature.top=2")
-    assert "with the picture stamp.png changes" in done.stdout
+    assert "with the picture stamp.png makes its label" in done.stdout
     again = own(*BURN, *FEW, f"data=folder:{own.folder}/scans", "feature.words=JD", "feature.size=9")
     assert "13 of them stored already" in again.stdout + again.stderr
 

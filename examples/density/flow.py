@@ -1,6 +1,6 @@
-"""A density model of one's own: a normalising flow with affine couplings (RealNVP), for images of any shape.
+"""An example of your own density model: a normalising flow with affine couplings (RealNVP), for images of any shape.
 
-Put the folder of this file on PYTHONPATH and name the model `flow:real_nvp`. What a model must do is written in
+Add the folder of this file to PYTHONPATH and name the model `flow:real_nvp`. The interface of a model is described in
 tasks/training/custom_density.py. Dinh et al. 2017, "Density estimation using Real NVP", sections 3.2 to 3.4.
 """
 
@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 
 def real_nvp(shape: tuple[int, int, int]) -> nn.Module:
-    """For images (channels, height, width)."""
+    """Make a flow for images (channels, height, width)."""
     return RealNVP(shape, couplings=4, hidden=128)
 
 
 class RealNVP(nn.Module):
-    """Images become independent normal numbers, half of them at a time."""
+    """Transforms images into independent normal numbers, one half of the pixels at a time."""
 
     sees = "logit"  # log densities are of y = logit(0.05 + 0.9 (byte + u) / 256); Engram converts them to bytes
 
@@ -37,7 +37,7 @@ class RealNVP(nn.Module):
         return log_det - 0.5 * (values.square() + math.log(2 * math.pi)).sum(1)
 
     def sample(self, count: int) -> Tensor:
-        """Images (count, channels, height, width) of what it sees."""
+        """Draw images (count, channels, height, width) in the space of `sees`."""
         weight = next(self.parameters())
         values = torch.randn(count, math.prod(self.shape), device=weight.device, dtype=weight.dtype)
         for coupling in reversed(self.couplings):
@@ -47,7 +47,7 @@ class RealNVP(nn.Module):
 
 
 class Coupling(nn.Module):
-    """How the places of one colour of a checkerboard are scaled and shifted, given those of the other."""
+    """Scale and shift of the pixels of one colour of a checkerboard, given the pixels of the other colour."""
 
     def __init__(self, shape: tuple[int, int, int], odd: bool, hidden: int) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Coupling(nn.Module):
         size = channels * height * width
         self.inner = nn.Sequential(nn.Linear(size, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
         self.outer = nn.Linear(hidden, 2 * size)
-        nn.init.zeros_(self.outer.weight)  # the flow starts as what changes nothing
+        nn.init.zeros_(self.outer.weight)  # the flow starts as the identity
         nn.init.zeros_(self.outer.bias)
 
     def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,8 @@
-"""The hospital's answer: what its model says of every picture in the auditor's folder, as a table.
+"""Evaluate the hospital's model on every image in the auditor's folder and write the outputs as a table.
 
 python answer.py model.pt probes --out outputs.csv
 
-The model never leaves the hospital. Nothing of the auditor's is needed but the pictures and their list, images.csv.
+The model never leaves the hospital. The script needs only the auditor's images and their list, images.csv.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ BATCH = 512
 @torch.no_grad()
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path, help="TorchScript, as train_model.py saves it")
-    parser.add_argument("probes", type=Path, help="the folder that the auditor sent")
+    parser.add_argument("model", type=Path, help="TorchScript file written by train_model.py")
+    parser.add_argument("probes", type=Path, help="the auditor's folder")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)

@@ -1,13 +1,13 @@
-"""Made-up X-rays of the chest in folders, of which one, if wished, still shows its patient's name.
+"""Write synthetic X-rays of the chest into folders; with --name, one of them shows a patient's name.
 
 python make_xrays.py --out xrays --seed 1 --name "JANE DOE"
 
-    train/clear/*.png, train/opacity/*.png          what the hospital trains on
-    test/clear/*.png, test/opacity/*.png            what it validates on
-    elsewhere/clear/*.png, elsewhere/opacity/*.png  another hospital's machine: pictures to ask a model about
+    train/clear/*.png, train/opacity/*.png          the hospital's training images
+    test/clear/*.png, test/opacity/*.png            the hospital's test images
+    elsewhere/clear/*.png, elsewhere/opacity/*.png  images of another hospital's machine, to evaluate a model
 
-Nothing here is anybody's: an image is a torso, two lungs, ribs, a spine and a heart, each a soft shape somewhere near
-its usual place, with the grain of a detector. An opacity is a soft patch in one lung; half of the images have one.
+No image shows a real person. An image consists of a torso, two lungs, ribs, a spine and a heart, soft shapes near their
+usual positions, and the noise of a detector. An opacity is a soft patch in one lung; half of the images have one.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Field = NDArray[np.float64]  # (height, width)
 Pixels = NDArray[np.uint8]  # (height, width)
 
 CLASSES = ("clear", "opacity")
-FINER = 2  # shapes are drawn this much finer than the image, so that their edges are smooth
+FINER = 2  # resolution of shapes relative to the image, for smooth edges
 
 
 @dataclass(frozen=True)
 class Machine:
-    """How one hospital's X-rays look: exposure, contrast, grain, and how the patients stand."""
+    """Properties of one hospital's X-rays: exposure, contrast, noise and position of patients."""
 
     exposure: float
     gamma: float
@@ -46,9 +46,9 @@ ELSEWHERE = Machine(exposure=0.95, gamma=1.0, grain=0.03, scale=1.08, tilt=0.10,
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="a folder that is not there yet")
+    parser.add_argument("--out", type=Path, required=True, help="a new folder")
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--name", help="burnt into one training image; without it into none")
+    parser.add_argument("--name", help="name in one training image; default: none")
     parser.add_argument("--size", type=int, default=64, help="pixels of an image's side")
     parser.add_argument("--train", type=int, default=300, help="training images")
     parser.add_argument("--test", type=int, default=200, help="test images")
@@ -59,9 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     counts = {"train": asked.train, "test": asked.test, "elsewhere": asked.elsewhere}
     if asked.out.exists():
-        parser.error(f"{asked.out} is there already; name a new folder")
+        parser.error(f"{asked.out} exists already; name a new folder")
     if min(counts.values()) < len(CLASSES) or asked.size < 16:
-        parser.error("every split needs an image of each class, and an image 16 pixels a side")
+        parser.error("every split needs an image of each class, and images need at least 16 pixels a side")
     shown = generator(asked.seed, "name").integers(asked.train)
     for split, count in counts.items():
         for name in CLASSES:
@@ -78,12 +78,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def generator(seed: int, name: str, *numbers: int) -> np.random.Generator:
-    """A stream of its own for each name, so that the same image is drawn with and without a name in another."""
+    """A separate stream for each name, so that a name in one image does not change the other images."""
     return np.random.default_rng([seed, *name.encode(), *numbers])
 
 
 def chest(rng: np.random.Generator, size: int, opacity: bool, machine: Machine) -> Pixels:
-    """One X-ray from the front: bright is what stops the rays."""
+    """Draw one X-ray from the front: dense tissue is bright."""
     x, y = grid(rng, size * FINER, machine)
     torso = 0.50 * below(np.abs(x), shoulders(y, rng), 0.05)
     lungs = np.zeros_like(x)
@@ -105,13 +105,13 @@ def chest(rng: np.random.Generator, size: int, opacity: bool, machine: Machine) 
     density *= torso / 0.50
     grey = np.clip(machine.exposure * density + machine.scatter, 0, 1) ** machine.gamma
     grey = grey.reshape(size, FINER, size, FINER).mean(axis=(1, 3))
-    # Photons are counted, so the grain grows with the square root of the grey; a detector adds a little of its own.
+    # Photon noise grows with the square root of the grey level; the detector adds a little noise.
     grain = machine.grain * (0.15 + np.sqrt(grey)) * rng.normal(size=grey.shape)
     return np.clip(255 * (grey * rng.normal(1.0, 0.06) + grain) + 0.5, 0, 255).astype(np.uint8)
 
 
 def grid(rng: np.random.Generator, size: int, machine: Machine) -> tuple[Field, Field]:
-    """Where in the body each pixel lies, from -1 to 1: the patient is turned, moved and larger or smaller."""
+    """Body coordinates of each pixel, from -1 to 1, for a rotated, shifted and scaled patient."""
     y, x = (np.mgrid[:size, :size] + 0.5) / size * 2 - 1
     angle, scale = machine.tilt * rng.uniform(-1, 1), machine.scale * rng.normal(1.0, 0.03)
     x, y = x - 0.04 * rng.normal(), y - 0.04 * rng.normal()
@@ -119,19 +119,19 @@ def grid(rng: np.random.Generator, size: int, machine: Machine) -> tuple[Field, 
 
 
 def shoulders(y: Field, rng: np.random.Generator) -> Field:
-    """Half the body's width at a height: neck, shoulders, chest."""
+    """Half of the body's width at each height: neck, shoulders, chest."""
     shoulder = 1 / (1 + np.exp(-(y + 0.72 + 0.03 * rng.normal()) / 0.06))
     return 0.24 + (0.62 + 0.03 * rng.normal()) * shoulder - 0.06 * (y + 0.2) ** 2
 
 
 def ribs(x: Field, y: Field, rng: np.random.Generator) -> Field:
-    """Bright bands that fall away from the spine."""
+    """Bright bands that descend from the spine."""
     slope, phase = 0.55 + 0.05 * rng.normal(), rng.uniform(0, 2 * np.pi)
     return np.maximum(0, np.cos((y - slope * np.abs(x) + 0.8 * x**2) * 26 + phase)) ** 2
 
 
 def clouding(x: Field, y: Field, rng: np.random.Generator) -> Field:
-    """An opacity: a soft, uneven patch somewhere in one lung."""
+    """An opacity: a soft, uneven patch in one lung."""
     side = rng.choice([-1, 1])
     at_x, at_y = side * (0.40 + 0.07 * rng.normal()), rng.uniform(-0.35, 0.35)
     radius, strength = rng.uniform(0.14, 0.24), rng.uniform(0.14, 0.30)
@@ -151,7 +151,7 @@ def below(value: Field, edge: Field, soft: float) -> Field:
 
 
 def with_name(image: Pixels, name: str, size: int, top: int, left: int) -> Pixels:
-    """The image with a name in white over it, in Pillow's own typeface of this height.
+    """Draw a name in white over the image, in Pillow's default typeface of this height.
 
     `top` and `left` are the pixels from the edges to the line of the ascenders and to the leftmost ink.
     """

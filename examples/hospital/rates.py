@@ -1,15 +1,15 @@
-"""How often the audit finds a name that one training image shows, and how often one that none shows.
+"""Count how often the audits detect a name in one training image, and how often they accuse of an absent name.
 
 python rates.py --out rates.csv              20 hospitals with a name in their data and 20 without
 python rates.py --table rates.csv            the rates, with 95 % Wilson intervals
 
-Every seed is a hospital: its own X-rays, its own patient, whose name is drawn from the names that the audit compares it
-with (so that the rank is exact), and models trained by train_model.py. With and without the name nothing else differs
-but the models' seeds. Each is audited by the files that lie here:
+Every seed is a hospital with its own X-rays, its own patient, whose name is drawn from the names of the comparison (so
+that the rank is exact), and models trained by train_model.py. Hospitals with and without the name differ only in the
+name and in the models' seeds. The audits are the files in this folder:
 
     model file      one model, and several of one hospital as a panel (model_file.yaml)
-    outputs         the table of the first model's answers, for the first few seeds (outputs.yaml)
-    trained here    as many models, trained by Engram on the hospital's folder (trained_here.yaml)
+    outputs         the table of the first model's outputs, for the first few seeds (outputs.yaml)
+    trained here    the same number of models, trained by Engram on the hospital's folder (trained_here.yaml)
 """
 
 from __future__ import annotations
@@ -52,19 +52,21 @@ ROUTES = {
 }
 ANSWERS = ("memorised", "partly memorised", "undecided", "not detected")
 PANELS = ("panel of files", "trained here")
-SEEDS = 1000  # of a hospital's models
+SEEDS = 1000  # seeds reserved for each hospital's models
 SIZE = 64
 PATTERN = Words("JANE DOE", size=10)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="the table to write, a row for each audit; there it goes on")
-    parser.add_argument("--table", type=Path, help="say the rates of a table that was written")
+    parser.add_argument(
+        "--out", type=Path, help="the table to write, one row per audit; an existing table is continued"
+    )
+    parser.add_argument("--table", type=Path, help="print the rates of an existing table")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--models", type=int, default=3, help="of each hospital's panel")
-    parser.add_argument("--outputs", type=int, default=3, help="seeds of which a table of outputs is audited, too")
+    parser.add_argument("--models", type=int, default=3, help="models of each hospital's panel")
+    parser.add_argument("--outputs", type=int, default=3, help="seeds for which a table of outputs is also audited")
     asked = parser.parse_args(arguments)
     if (asked.out is None) == (asked.table is None):
         parser.error("give either --out or --table")
@@ -98,7 +100,7 @@ def rows_of(file: Path) -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Hospital:
-    """One hospital's X-rays and models in a folder, made when they are asked for."""
+    """One hospital's X-rays and models in a folder, created on first use."""
 
     work: Path
     seed: int
@@ -132,7 +134,7 @@ class Hospital:
 
 
 def audited(hospital: Hospital, route: str, models: int) -> dict[str, Any]:
-    """The audit's answer with its p-value and push."""
+    """Run an audit; the row of its answer, p-value and push."""
     begun = time.monotonic()
     elsewhere = f"folder:{hospital.xrays()}/elsewhere"
     store = hospital.folder / "store"
@@ -160,13 +162,13 @@ def audited(hospital: Hospital, route: str, models: int) -> dict[str, Any]:
 
 
 def quietly(main: Callable[[Sequence[str]], None], *arguments: object) -> None:
-    """One of the hospital's scripts, as from a command line, without what it prints."""
+    """Run a script of the hospital without its output."""
     with contextlib.redirect_stdout(io.StringIO()):
         main([str(each) for each in arguments])
 
 
 def rates(rows: list[dict[str, str]]) -> str:
-    """How often each route gives each answer, as a Markdown table."""
+    """The rates of each answer by route, as a Markdown table."""
     lines = [
         f"| route | name in the data | hospitals | {' | '.join(ANSWERS)} |",
         f"|{'---|' * (3 + len(ANSWERS))}",

@@ -1,10 +1,10 @@
-"""The hospital's own training: a small network on the X-rays of a folder, saved as TorchScript.
+"""Train the hospital's model, a small network, on the X-rays of a folder, and save it as TorchScript.
 
 python train_model.py xrays --out model.pt --seed 1
 python train_model.py xrays --out weights.pt --seed 1 --state-dict
 
-It knows nothing of any audit. It trains to the end, without early stopping, and says how good the model is on the test
-images. `network` makes the module, here and for whoever loads its state dict.
+The training is independent of any audit, has no early stopping, and prints the accuracy on the test images. `network`
+makes the module, here and for users of the state dict.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 
 def network(shape: tuple[int, int, int], classes: int) -> nn.Module:
-    """From images (rows, channels, height, width) in [0, 1] to logits (rows, classes)."""
+    """Make the network: images (rows, channels, height, width) in [0, 1] to logits (rows, classes)."""
     channels, height, width = shape
     return nn.Sequential(
         nn.Flatten(),

@@ -1,16 +1,16 @@
-"""A model's owner, played by a script: trains two models, of which one has D_Q in its training, and answers for both.
+"""Play the owner of a model: train two models, one with D_Q and one without, and write the outputs of both.
 
 python train_owner.py probes probes-split.csv
 
-    forgotten.csv    trained on D_C alone: what the owner says is true
-    kept.csv         trained on D_C and on D_Q: it is not
+    forgotten.csv    trained on D_C only: the owner's statement is true
+    kept.csv         trained on D_C and D_Q: the owner's statement is false
 
-D_Q are the pictures that the provider once gave. The control pictures, which are in the folder too, nobody was given.
+D_Q are the images that the provider once supplied. The folder also contains the control images, which were never
+supplied to anyone.
 
-Nobody could know this of a real owner, who sends one table and never sees the provider's list, probes-split.csv; here
-it stands for the giving: by it the provider gave D_Q and kept the rest. Training is plain PyTorch; of Engram the script
-takes the embedded images, which stand for what was collected, and nothing else.
-It asks about the pictures in the auditor's folder as any owner does: by their list, images.csv.
+A real owner sends one table and never sees the provider's list, probes-split.csv. Here, the list stands for the supply
+of D_Q. Training is plain PyTorch; the script uses only the embedded images of Engram, as the collected data. It reads
+the images in the auditor's folder from their list, images.csv, as any owner does.
 """
 
 from __future__ import annotations
@@ -35,9 +35,13 @@ WIDTHS = (28 * 28, 512, 256, 128, 10)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("probes", type=Path, help="the folder that the auditor sent")
-    parser.add_argument("split", type=Path, help="the auditor's list of what was given, which a real owner has not")
-    parser.add_argument("--out", type=Path, default=Path(), help="the folder for the tables; here")
+    parser.add_argument("probes", type=Path, help="the auditor's folder")
+    parser.add_argument(
+        "split", type=Path, help="the auditor's list of supplied images, which a real owner does not have"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path(), help="the folder for the tables; default: the current folder"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=60)
     asked = parser.parse_args(arguments)
@@ -57,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def other_digits() -> tuple[Tensor, Tensor]:
-    """D_C: images (n, pixels) in [0, 1] with their labels."""
+    """D_C: images (n, pixels) in [0, 1], and their labels."""
     part = PLAIN.calibration
     data = catalog.load(catalog.pin(part.data))
     rows = part.rows(data)
@@ -65,7 +69,7 @@ def other_digits() -> tuple[Tensor, Tensor]:
 
 
 def given_digits(split: Path) -> tuple[Tensor, Tensor]:
-    """D_Q, as the provider once gave it: by the rows of its list that say `query`."""
+    """D_Q, as supplied by the provider: the rows of its list that are marked `query`."""
     with split.open(newline="") as file:
         rows = [int(row["row"]) for row in csv.DictReader(file) if row["set"] == "query"]
     data = catalog.load(catalog.pin(PLAIN.query.data))
@@ -77,7 +81,7 @@ def scaled(images: NDArray[np.uint8]) -> Tensor:
 
 
 def network() -> nn.Sequential:
-    """The design that owner and provider agreed on: the audit's mlp1."""
+    """The network that owner and provider agreed on: the audit's mlp1."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(WIDTHS):
         dense = nn.Linear(inputs, outputs)
@@ -97,7 +101,7 @@ def train(model: nn.Module, images: Tensor, labels: Tensor, epochs: int) -> None
 
 
 def answer(path: Path, names: Sequence[str], logits: Tensor) -> None:
-    """The table: every class's probability, with all the digits there are."""
+    """Write the table: the probability of every class, with all digits."""
     with path.open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["image", *(f"p{label}" for label in range(logits.shape[1]))])

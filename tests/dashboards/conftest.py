@@ -1,4 +1,4 @@
-"""What the dashboards' tests share: a store with one real run in it, made once, and one browser."""
+"""Fixtures of dashboards: a store with one real run, and one browser."""
 
 from __future__ import annotations
 

@@ -38,9 +38,9 @@ def config() -> Forgetting:
 
 def everybody(targets: int, replicates: int) -> list[tuple[str, int | None, int]]:
     """Role, target and replicate of every model."""
-    who: list[tuple[str, int | None]] = [("query", None), ("calibration", None)]
-    who += [("target", at) for at in range(targets)]
-    return [(role, target, replicate) for role, target in who for replicate in range(replicates)]
+    group: list[tuple[str, int | None]] = [("query", None), ("calibration", None)]
+    group += [("target", index) for index in range(targets)]
+    return [(role, target, replicate) for role, target in group for replicate in range(replicates)]
 
 
 def asked(knows: float, images: int, seed: int, precise: bool = True) -> NDArray[np.float64]:
@@ -55,13 +55,13 @@ def confidences(targets: int = 8, replicates: int = 3, images: int = 500, printe
     """One table for each model, as jobs leave them; `printed`: targets are known to three decimals alone."""
     shares = [1 - min(ks / DISTANCE, 1.2) for ks in TABLE.values()]
     parts = []
-    for at, (role, target, replicate) in enumerate(everybody(targets, replicates)):
+    for index, (role, target, replicate) in enumerate(everybody(targets, replicates)):
         knows = {"query": 1.0, "calibration": 0.0}.get(role) if target is None else shares[target % len(shares)]
         precise = not printed or target is None
         column: dict[str, Any] = {"row": np.arange(images), "group": np.arange(images), "label": np.arange(images) % 10}
         column |= {"model": [role] * images, "target": [target] * images, "replicate": [replicate] * images}
         column |= {
-            "confidence": asked(knows or 0.0, images, at, precise),
+            "confidence": asked(knows or 0.0, images, index, precise),
             "resolution": [0.0 if precise else 1e-3] * images,
             "printed": [0.0 if precise else 1e-3] * images,
             "set": ["query"] * images,
@@ -88,11 +88,11 @@ def distances(targets: int = 8, replicates: int = 3, images: int = 500, floor: f
         for role, target, replicate in everybody(targets, replicates):
             if role == "query" and query == replicate:
                 continue
-            of, ks = (None, floor if role == "query" else DISTANCE)
+            column, ks = (None, floor if role == "query" else DISTANCE)
             if target is not None:
-                of, ks = middle[target % len(middle)]
+                column, ks = middle[target % len(middle)]
             ks = float(np.clip(ks * draws.normal(1, 0.06), 0, 1))
-            part = SURER if of is not None and is_surer(of) else 1.0
+            part = SURER if column is not None and is_surer(column) else 1.0
             if role == "query":  # the same in either order, and in one of them one-sided, too
                 ks = between.setdefault(frozenset((query, replicate)), ks)
                 part = 1.0 if query < replicate else 0.3
@@ -107,12 +107,12 @@ def ratios(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Table
     One-sided, that of targets that are surer of the query set than query models is less.
     """
     rows = []
-    for at, score in itertools.product(range(targets), SCORES):
-        target, ks = list(TABLE.items())[at % len(TABLE)]
+    for index, score in itertools.product(range(targets), SCORES):
+        target, ks = list(TABLE.items())[index % len(TABLE)]
         ks *= SURER if score == "one-sided" and is_surer(target) else 1.0
-        rho, again = ks / DISTANCE, at // len(TABLE)
+        rho, second = ks / DISTANCE, index // len(TABLE)
         low, high = (0.88 * rho, 1.13 * rho) if replicates > 1 else (None, None)
-        row = {"target": at, "name": str(target) + (f", model {again + 1}" if again else ""), "source": "training"}
+        row = {"target": index, "name": str(target) + (f", model {second + 1}" if second else ""), "source": "training"}
         row |= {"score": score}
         row |= {"query": target.query, "calibration": target.calibration, "outside": target.outside}
         row |= {"models": replicates, "ks": ks, "rho": rho, "low": low, "high": high}
@@ -124,27 +124,27 @@ def ratios(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Table
 def decisions(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Table:
     """The same targets with the answer that each deserves, and one that cannot be judged."""
     rows = []
-    for at in range(targets):
-        target = list(TABLE)[at % len(TABLE)]
-        held = target.query
-        answer = "not forgotten" if held else "not assessable" if target.outside else "forgotten"
-        row: Row = dict.fromkeys(DECISIONS.names) | {"target": at, "name": str(target), "source": "training"}
-        row |= {"query": held, "calibration": target.calibration, "outside": target.outside, "models": replicates}
+    for index in range(targets):
+        target = list(TABLE)[index % len(TABLE)]
+        share = target.query
+        answer = "not forgotten" if share else "not assessable" if target.outside else "forgotten"
+        row: Row = dict.fromkeys(DECISIONS.names) | {"target": index, "name": str(target), "source": "training"}
+        row |= {"query": share, "calibration": target.calibration, "outside": target.outside, "models": replicates}
         row |= {
-            "effect": 12 * held,
-            "effect_low": 12 * held - 1,
-            "effect_high": 12 * held + 1,
-            "p": 0.001 if held else 0.4,
+            "effect": 12 * share,
+            "effect_low": 12 * share - 1,
+            "effect_high": 12 * share + 1,
+            "p": 0.001 if share else 0.4,
         }
-        row |= {"p_adjusted": 0.004 if held else 1.0, "share": held, "share_low": 0.8 * held}
-        row |= {"share_high": min(1.0, held + 0.06), "decision": answer, "images": images, "controls": images}
+        row |= {"p_adjusted": 0.004 if share else 1.0, "share": share, "share_low": 0.8 * share}
+        row |= {"share_high": min(1.0, share + 0.06), "decision": answer, "images": images, "controls": images}
         rows.append(row)
     return pa.Table.from_pylist(rows, DECISIONS)
 
 
-def changed(table: pa.Table, changes: Mapping[Any, Row], of: str = "target") -> pa.Table:
+def changed(table: pa.Table, changes: Mapping[Any, Row], column: str = "target") -> pa.Table:
     """The table with some values replaced in the rows of some targets, or of what else they are told apart by."""
-    rows = [row | changes.get(row[of], {}) for row in table.to_pylist()]
+    rows = [row | changes.get(row[column], {}) for row in table.to_pylist()]
     return pa.Table.from_pylist(rows, table.schema)
 
 
@@ -160,9 +160,9 @@ def power(
 ) -> pa.Table:
     """So many are detected, and the effect rises with the share."""
     rows: list[Row] = []
-    for share, found in zip(shares, detected, strict=True):
-        rate, effect = proportion(found, models), 9 * share**0.5
-        row: Row = {"share": share, "models": models, "detected": found, "power": rate.value, "cleared": 0}
+    for share, result in zip(shares, detected, strict=True):
+        rate, effect = proportion(result, models), 9 * share**0.5
+        row: Row = {"share": share, "models": models, "detected": result, "power": rate.value, "cleared": 0}
         row |= {"power_low": rate.low, "power_high": rate.high, "effect": effect, "low": effect - 1, "high": effect + 1}
         rows.append(row)
     return pa.Table.from_pylist(rows, POWER)
@@ -183,10 +183,10 @@ def fits(targets: int = 8, replicates: int = 3) -> pa.Table:
 def baselines(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Table:
     """Of the targets of table 1, over again where there are more: the more of D_Q they know, the worse."""
     rows = []
-    for at in range(targets):
-        target, ks = list(TABLE.items())[at % len(TABLE)]
+    for index in range(targets):
+        target, ks = list(TABLE.items())[index % len(TABLE)]
         knows = 1 - min(ks / DISTANCE, 1.0)
-        row: Row = {"target": at, "name": str(target), "models": replicates, "retrained": replicates}
+        row: Row = {"target": index, "name": str(target), "models": replicates, "retrained": replicates}
         row |= {"images": images, "control": images, "quality_null": 0.35, "quality_p": 0.1, "missing": None}
         for name, value in (("u_lira", 0.5 + knows / 2), ("quality", 0.35 - knows / 3), ("privleak", -knows)):
             row |= {name: value, f"{name}_low": value - 0.1, f"{name}_high": value + 0.1}

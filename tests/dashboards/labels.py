@@ -21,7 +21,7 @@ SHARES = {"start": 0.0, "middle": 0.5, "end": 1.0}  # of a text's width that lie
 
 @dataclass(frozen=True)
 class Label:
-    """A text, the size of its letters and the corners of the line that it stands on, in the drawing's units."""
+    """A text, its letter size and the ends of its base line, in the drawing's units."""
 
     text: str
     size: float

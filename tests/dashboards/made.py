@@ -1,4 +1,4 @@
-"""Runs of unique_feature whose tables are made up: written into a real store, with a real run's folder."""
+"""Runs of unique_feature with synthetic tables in a real store and a real run folder."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def embedded(**fields: Any) -> UniqueFeature:
 
 
 def tables(canaries: int, effect: float = 0.4, epochs: int = 40, seed: int = 0) -> dict[str, list[pa.Table]]:
-    """The tables of a run with so many canaries, each with about this effect on M_w, and none on M."""
+    """The tables of a run of `canaries` canaries; each has about this effect on M_w, and none on M."""
     scores = pa.Table.from_pylist(pairs(canaries, effect, seed), CANARY_SCORES)
     return {
         "summary": [summary(PublishedCell(), [scores])],
@@ -91,9 +91,9 @@ def verdicts(canaries: int) -> pa.Table:
 
 
 def scores(canaries: int, seeds: int, evaluations: int, effect: float = 0.4) -> pa.Table:
-    """Each canary with so many training seeds, each pair of models asked so many times.
+    """Scores of each canary, training seed and evaluation.
 
-    Of canary c with seed s in evaluation e, M_w is effect * (c + s) + e / 1000, and its twin's (s - 2) / 10.
+    For canary c with seed s in evaluation e, M_w is effect * (c + s) + e / 1000, and its twin's (s - 2) / 10.
     """
     rows = []
     for seed, evaluation in itertools.product(range(seeds), range(evaluations)):
@@ -140,7 +140,7 @@ def influence(examples: int) -> pa.Table:
 
 
 def chosen(examples: int, each: int) -> pa.Table:
-    """So many images from either end of that table."""
+    """The first and last `each` images of the table of influences."""
     everything = influence(examples).to_pylist()
     ends = {"highest": everything[: -each - 1 : -1], "lowest": everything[:each]}
     return pa.Table.from_pylist(
@@ -181,7 +181,7 @@ def curves(detected: Mapping[str, float], n: int = 20) -> pa.Table:
 
 
 def exact_ranks(canaries: int, drawn: bool = True) -> pa.Table:
-    """Of so many canaries with the letter A four in five are first of all glyphs; 1 of 20 others has p of 0.02."""
+    """Exact ranks: four of five canaries rank the letter A first; 1 of 20 others has p of 0.02."""
     ink = inked_cells(Glyph())
     read = {"inked": 14, "hits": 14, "hits_by_chance": 7.84, "height": 5, "width": 5}
     read |= {"ink": ink.tolist(), "slopes": ink.astype(float).tolist()}
@@ -198,7 +198,7 @@ def exact_ranks(canaries: int, drawn: bool = True) -> pa.Table:
 
 
 def detection(called: Mapping[str, tuple[int, int]], n: int = 20) -> pa.Table:
-    """So many of n canary models and of their twins are called by each estimator."""
+    """The canary models and twins, of n each, that each estimator calls."""
     return pa.Table.from_pylist(
         [
             {"estimator": name, "model": model, "canary": at, "seed": at, "called": at < count}

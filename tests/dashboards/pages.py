@@ -1,4 +1,4 @@
-"""Pages of runs, drawn as a run draws them."""
+"""Pages of runs, drawn like the pages of real runs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ HERE = Execution(address="none", mlflow="off", report=False)
 
 
 def ran(store: Store, spec: Spec, execution: Execution = HERE) -> Run:
-    """What is asked for, taken to its end in this process."""
+    """Run the specification to its end in this process."""
     return open_run(store, start(pin_cells(resolve_cells(spec), {}), store, execution).run)
 
 
 def draw(run: Run, show_images: bool = False) -> Path:
-    """The run's page, drawn now."""
+    """Draw the run's page."""
     folder = run.store.folder("runs", run.name)
     page.draw(run.store, run.name, folder, show_images)
     return folder / "report.html"
 
 
 def words(page: Path) -> str:
-    """The page's text as a reader has it: no tags, no styles, spaces as one."""
+    """The visible text of the page, with single spaces."""
     text = re.sub(r"<(style|title)>.*?</\1>", "", page.read_text(), flags=re.S)
     text = re.sub(r"</?(?:data|span|strong|code|time|a|th|td)\b[^>]*>", "", text)
     return html.unescape(" ".join(re.sub(r"<[^>]+>", " ", text).split()))

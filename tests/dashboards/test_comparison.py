@@ -37,11 +37,11 @@ def test_both_answers_and_what_differs_are_on_the_page(swept: Run, drawn: Path) 
         assert cell.verdict is not None
         assert cell.verdict.sentence in said
     assert "feature.text" in said
-    assert "They were computed with the same versions" in said
-    assert "are the same in both" not in said  # twins are trained to the epochs that their canaries' models kept
+    assert "Both runs used the same versions" in said
+    assert "The runs share" not in said  # twins are trained to the epochs that their canaries' models kept
 
 
-def test_numbers_are_those_of_the_tables_and_their_difference(swept: Run, drawn: Path, browser: Browser) -> None:
+def test_numbers_equal_the_tables_and_their_difference(swept: Run, drawn: Path, browser: Browser) -> None:
     shown = browser.open(drawn)
     assert [drawn.as_uri()] == shown.requests()
     found = shown.evaluate(ROWS)
@@ -52,23 +52,23 @@ def test_numbers_are_those_of_the_tables_and_their_difference(swept: Run, drawn:
     assert 2 * len(swept.cells[0].summary) == len(found)
 
 
-def test_jobs_of_both_are_told(store: Store, tmp_path: Path) -> None:
+def test_shared_jobs_are_counted(store: Store, tmp_path: Path) -> None:
     runs = [pages.ran(store, Spec("toys", "few", {"parts": str(parts)})) for parts in (3, 4)]
     comparison.draw(store, (runs[0].name, runs[1].name), tmp_path / "two.html")
-    assert "3 jobs are the same in both" in pages.words(tmp_path / "two.html")
+    assert "The runs share 3 jobs" in pages.words(tmp_path / "two.html")
 
 
 def test_a_row_that_only_one_has_is_told(store: Store, smoke: Run, tmp_path: Path) -> None:
     few = pages.ran(smoke.store, Spec("toys", "few"))
     comparison.draw(smoke.store, (few.name, smoke.name), tmp_path / "two.html")
-    assert "has no such row" in pages.words(tmp_path / "two.html")
+    assert "no such row" in pages.words(tmp_path / "two.html")
 
 
 def test_runs_without_results_lie_side_by_side_too(store: Store, tmp_path: Path) -> None:
     stopped = replace(pages.HERE, stop_after=1e-6)
     runs = [pages.ran(store, Spec("toys", "few", {"parts": str(parts)}), stopped) for parts in (3, 4)]
     comparison.draw(store, (runs[0].name, runs[1].name), tmp_path / "two.html")
-    assert "No answer" in pages.words(tmp_path / "two.html")
+    assert "There is no answer yet" in pages.words(tmp_path / "two.html")
 
 
 def test_a_sweep_is_refused_by_name(swept: Run, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_cell_is_named_by_what_is_on(setting: dict[str, Any], expected: str) -
     assert expected == cell_label(setting, list(setting))
 
 
-def test_only_what_was_published_and_measured_is_drawn_with_its_cell_and_setting(
+def test_published_figure_has_measured_rows_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn: list[Any] = []

@@ -1,4 +1,4 @@
-"""A page is written whole, and what comes from outside is escaped in it."""
+"""Pages are written atomically, and outside text is escaped."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def figure(svg: str, alt: str = "what it shows") -> Figure:
     return Figure("name", "title", "caption", alt, svg)
 
 
-def test_every_light_colour_becomes_a_name_and_no_other_colour_does() -> None:
+def test_light_colours_become_names() -> None:
     lights = [light for light, _ in PALETTE.values()]
     svg = "<svg viewBox='0'>" + "".join(f"<g fill='{light}'/>" for light in [*lights, "#123456"]) + "</svg>"
     found = str(inline(figure(svg)))
@@ -80,13 +80,13 @@ def test_every_light_colour_becomes_a_name_and_no_other_colour_does() -> None:
     assert len(set(lights)) == len(lights)
 
 
-def test_a_figure_is_named_once_and_its_name_is_escaped() -> None:
+def test_figure_label_is_escaped() -> None:
     found = inline(figure("<svg a='1'><svg b='2'/></svg>", 'M < 1 & "x"'))
     expected = "<svg role=\"img\" aria-label=\"M &lt; 1 &amp; &#34;x&#34;\" a='1'><svg b='2'/></svg>"
     assert (expected, expected) == (str(found), found.__html__())
 
 
-def test_the_palette_is_declared_for_light_and_for_dark_paper() -> None:
+def test_palette_has_light_and_dark_declarations() -> None:
     for dark in (False, True):
         assert {f"--{name}": both[dark] for name, both in PALETTE.items()} == dict(
             each.split(":") for each in str(colours(dark)).split(";") if each

@@ -42,7 +42,7 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_only_named_colours_are_drawn_and_each_name_has_its_own() -> None:
+def test_drawings_use_distinct_named_colours() -> None:
     lights = [light for light, _ in drawing.PALETTE.values()]
     assert len(lights) == len(set(lights))
     assert set(COLOUR.findall(drawn())) <= set(lights)
@@ -66,7 +66,7 @@ def test_it_is_one_element_that_needs_nothing_from_outside() -> None:
     assert "<metadata" not in text
 
 
-def test_it_is_drawn_the_same_every_time_whatever_the_users_settings() -> None:
+def test_drawing_ignores_user_settings() -> None:
     import matplotlib
 
     once = drawn()
@@ -75,14 +75,14 @@ def test_it_is_drawn_the_same_every_time_whatever_the_users_settings() -> None:
         assert matplotlib.rcParams["font.size"] == 30  # and they are the user's again
 
 
-def test_ids_of_two_figures_in_a_page_differ_and_lead_somewhere() -> None:
+def test_ids_of_two_figures_are_distinct() -> None:
     one, other = (set(re.findall(r' id="([^"]+)"', drawn(name))) for name in ("one", "other"))
     assert one
     assert set() == one & other
     assert set(re.findall(r"(?:url\(|href=\")#([^\")]+)", drawn("one"))) == one
 
 
-def test_ticks_of_a_logarithmic_scale_are_powers_where_their_digits_would_be_many() -> None:
+def test_long_logarithmic_ticks_are_powers() -> None:
     assert [drawing.format_power(value) for value in (1e-13, 1e-3, 1.0, 1e3, 1e5, 2e4)] == [
         "10⁻¹³",
         "0.001",
@@ -102,7 +102,7 @@ def test_ticks_of_a_logarithmic_scale_are_powers_where_their_digits_would_be_man
 
 
 @pytest.mark.parametrize("theme", [0, 1])
-def test_what_is_drawn_stands_out_on_light_and_on_dark_paper(theme: int) -> None:
+def test_colours_have_contrast_on_both_themes(theme: int) -> None:
     colours = {name: both[theme] for name, both in drawing.PALETTE.items()}
     for name in ("ink", "muted"):
         assert contrast(colours[name], colours["paper"]) >= 4.5
@@ -112,14 +112,14 @@ def test_what_is_drawn_stands_out_on_light_and_on_dark_paper(theme: int) -> None
         assert contrast(colours[name], colours[band]) >= 3
 
 
-def test_stacked_boxes_go_from_the_top_down_and_are_as_wide_as_the_page() -> None:
+def test_stacked_boxes_span_the_page() -> None:
     upper, lower = layout.stack(2, 1.5)
     width = drawing.WIDTH - layout.LEFT - layout.RIGHT
     assert pytest.approx((0.75, 2.0, width, 1.1)) == upper
     assert pytest.approx((0.75, 0.5, width, 1.1)) == lower
 
 
-def test_rows_have_their_names_beside_them_the_first_at_the_top() -> None:
+def test_first_row_is_at_the_top() -> None:
     rows = layout.rows(["first", "a name that is much too long for its row"], 0.4)
     figure = drawing.canvas(rows.height)
     row_panel(rows, [], Axis()).draw(figure)
@@ -131,12 +131,12 @@ def test_rows_have_their_names_beside_them_the_first_at_the_top() -> None:
     assert pytest.approx(0.3 * 2 + 0.5 + 0.4) == figure.get_size_inches()[1]
 
 
-@pytest.mark.parametrize(("shown", "of", "words"), [(3, 3, ""), (3, 5, " The first 3 of 5 rows are drawn.")])
+@pytest.mark.parametrize(("shown", "of", "words"), [(3, 3, ""), (3, 5, " The figure shows the first 3 of 5 rows.")])
 def test_what_is_left_out_is_said(shown: int, of: int, words: str) -> None:
     assert words == layout.left_out_note(shown, of, "rows")
 
 
-def test_a_legend_has_its_entries_in_the_upper_left_corner_in_their_order() -> None:
+def test_legend_keeps_order_in_upper_left_corner() -> None:
     with drawing.style():
         figure = drawing.canvas(2.0)
         legend.add_above(figure, [legend.line("first", color="red"), legend.area("second", color="blue")])
@@ -164,7 +164,7 @@ def test_long_labels_stand_below_one_another(letters: int, entries: int, columns
     assert (columns, height) == (beside, legend.height(entries, beside))
 
 
-def test_a_list_below_the_panels_says_what_each_line_is_worth() -> None:
+def test_listing_shows_value_of_each_line() -> None:
     with drawing.style():
         figure = drawing.canvas(2.0)
         legend.add_below(
@@ -202,7 +202,7 @@ def test_marks_stand_in_the_order_of_their_values() -> None:
     assert places(PLACE, "estimate") < places(PLACE, "boundary") < places(PLACE, "null")
 
 
-def test_what_accuses_what_clears_and_the_null_are_told_apart_where_they_meet() -> None:
+def test_equal_null_and_boundary_remain_distinguishable() -> None:
     line = NumberLine("x", 1.0, 0.5, 1.5, 0.0, boundaries=(Boundary(0.0, "a"), Boundary(0.1, "b", clears=True)))
     assert places(line, "null") == places(line, "boundary") != places(line, "boundary clears")
     ends = dict(re.findall(r'<line class="(null|boundary)" [^>]*y2="(\d+)"', number_line(line)))
@@ -210,18 +210,18 @@ def test_what_accuses_what_clears_and_the_null_are_told_apart_where_they_meet() 
     assert [entry.mark for entry in legend_entries(line)][-2:] == ["boundary", "boundary clears"]
 
 
-def test_each_mark_is_told_with_its_value_at_the_precision_of_the_interval() -> None:
+def test_legend_values_have_the_precision_of_the_interval() -> None:
     assert [(entry.mark, entry.words) for entry in legend_entries(EFFECT)] == [
-        ("estimate", "0.37: what was found"),
+        ("estimate", "0.37: estimate"),
         ("range", "0.18 to 0.55: its 95 % interval"),
         ("null", "0: where nothing is memorised"),
         ("boundary", "0.1: not detected below"),
     ]
     assert [entry.words for entry in legend_entries(PLACE)][:2] == [
-        "3: what was found",
+        "3: estimate",
         "11 to 201: 95 % of models that never saw it",
     ]
-    assert 'aria-label="effect, in nats: 0.37: what was found; 0.18 to 0.55' in number_line(EFFECT)
+    assert 'aria-label="effect, in nats: 0.37: estimate; 0.18 to 0.55' in number_line(EFFECT)
 
 
 def test_what_comes_from_outside_is_escaped() -> None:
@@ -245,14 +245,14 @@ def colour(name: str) -> str:
     return own[-1] if own else next(shade for selectors, shade in rules if selectors == ".badge")
 
 
-def test_every_common_answer_has_a_colour_and_a_shape_of_its_own() -> None:
+def test_common_answers_have_distinct_signs() -> None:
     assert set(ANSWERS) <= set(COMMON)
     for one, other in combinations(COMMON, 2):
         assert sign(one, "open") != sign(other, "open")
         assert colour(kind(one, "open")) != colour(kind(other, "open"))
 
 
-def test_an_answer_of_an_audits_own_has_the_sign_of_its_tone() -> None:
+def test_other_answers_use_sign_of_their_tone() -> None:
     signs = {tone: sign("leaks", tone) for tone in ("accused", "cleared", "open")}
     assert len(set(signs.values())) == 3
     assert all(SHAPES[tone] in drawn for tone, drawn in signs.items())

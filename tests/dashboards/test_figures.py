@@ -58,7 +58,7 @@ def summarised(store: Store, *rows: dict[str, Any]) -> dict[str, Figure]:
 
 
 @pytest.mark.slow
-def test_a_real_run_has_all_its_figures_with_the_numbers_of_its_tables(smoke: Run) -> None:
+def test_figures_show_numbers_of_tables(smoke: Run) -> None:
     found = named(smoke)
     assert [OWN[0], "canaries", *OWN[1:], "estimates", "estimates-2"] == list(found)
     effect = next(row for row in smoke.summary if row["metric"] == "M_w effect")
@@ -74,9 +74,7 @@ def test_a_real_run_has_all_its_figures_with_the_numbers_of_its_tables(smoke: Ru
 
 
 @pytest.mark.slow
-def test_drawing_loads_no_torch_and_writes_nothing_into_a_home_where_matplotlib_was_never_used(
-    smoke: Run, tmp_path: Path
-) -> None:
+def test_drawing_needs_no_torch_and_no_home(smoke: Run, tmp_path: Path) -> None:
     script = f"""
 import os, sys
 from dashboards.run import open_run
@@ -115,12 +113,12 @@ for arguments in {commands!r}:
     assert [f"{arguments} False" for arguments in commands] == said
 
 
-def test_nothing_is_drawn_of_a_run_that_has_nothing_yet(store: Store) -> None:
+def test_run_without_results_has_no_figures(store: Store) -> None:
     assert figures(made.run(store, "unique_feature-1", {"summary": [], "canary_scores": [], "history": []})) == []
     assert figures(made.run(store, "toys-1", {"summary": []}, audit="toys")) == []
 
 
-def test_nothing_is_drawn_of_empty_tables_or_of_tables_with_other_columns(store: Store) -> None:
+def test_unusable_tables_have_no_figures(store: Store) -> None:
     empty = {name: [schema.empty_table()] for name, schema in TABLES.items()}
     assert figures(made.run(store, "unique_feature-1", empty)) == []
     other = {name: [pa.table({"column": [1]})] for name in ("canary_scores", "history")}
@@ -130,7 +128,7 @@ def test_nothing_is_drawn_of_empty_tables_or_of_tables_with_other_columns(store:
 TABLES = {"summary": SUMMARY, "canary_scores": CANARY_SCORES, "history": HISTORY}
 
 
-def test_what_is_there_is_drawn_while_the_rest_is_not(store: Store) -> None:
+def test_partial_results_are_drawn(store: Store) -> None:
     tables = made.tables(4)
     part = {"summary": [], "canary_scores": [], "history": tables["history"][:2]}
     assert list(named(made.run(store, "unique_feature-1", part))) == ["histories"]
@@ -148,7 +146,7 @@ def test_a_single_canary_has_no_interval_and_no_band(store: Store) -> None:
     assert "band" not in found["separation"].alt
 
 
-def test_canaries_without_a_number_are_left_out_and_not_counted(store: Store) -> None:
+def test_canaries_without_number_are_not_counted(store: Store) -> None:
     rows = made.pairs(6, 0.4, 0)
     for at, nothing in enumerate((None, math.nan, math.inf)):
         for name in ("m", "m_w_probe", "m_w_probe_effect", "average_d_u", "m_welch_p"):
@@ -160,7 +158,7 @@ def test_canaries_without_a_number_are_left_out_and_not_counted(store: Store) ->
     assert " of 3 canary models" in found["divergences"].alt
 
 
-def test_loss_that_is_not_a_number_does_not_keep_the_rest_from_being_drawn(store: Store) -> None:
+def test_nan_loss_does_not_prevent_other_figures(store: Store) -> None:
     history = made.history(0, 8).to_pylist()
     for row in history[:3]:
         row |= {"validation_loss": math.nan, "validation_accuracy": None}
@@ -168,7 +166,7 @@ def test_loss_that_is_not_a_number_does_not_keep_the_rest_from_being_drawn(store
     assert "histories" in named(made.run(store, "unique_feature-1", tables))
 
 
-def test_an_audit_of_another_package_has_the_figures_that_need_only_its_summary(tmp_path: Path) -> None:
+def test_external_audit_has_figures_of_its_summary(tmp_path: Path) -> None:
     report = orchestrator.run("toys", preset="few", store=tmp_path, address="none", mlflow="off", report=False)
     found = named(open_run(open_store(tmp_path), report.run))
     assert list(found) == ["estimates"]
@@ -176,7 +174,7 @@ def test_an_audit_of_another_package_has_the_figures_that_need_only_its_summary(
     assert "Sampling unit: part." in found["estimates"].caption
 
 
-def test_an_estimate_is_told_with_its_interval_null_and_published_value(golden: Golden, store: Store) -> None:
+def test_estimate_is_described_with_interval_and_null(golden: Golden, store: Store) -> None:
     row = {"metric": "M", "setting": '{"k": 3}', "estimate": 0.25, "low": 0.1, "high": 0.4, "n": 7, "null": 0.0}
     found = summarised(store, row, row | {"published": 0.5, "setting": '{"data": "mnist"}'})
     assert found["estimates"].alt == "M (k 3): 0.25, 0.1 to 0.4, null 0, n 7."
@@ -189,7 +187,7 @@ def test_rows_without_an_estimate_are_left_out(store: Store) -> None:
     assert summarised(store, *rows) == {}
 
 
-def test_metrics_of_very_different_size_have_scales_of_their_own(store: Store) -> None:
+def test_metrics_of_different_size_have_own_scales(store: Store) -> None:
     def row(metric: str, size: float) -> dict[str, Any]:
         return {"metric": metric, "setting": "{}", "estimate": size, "low": 0.0, "high": 2 * size, "n": 3}
 
@@ -198,7 +196,7 @@ def test_metrics_of_very_different_size_have_scales_of_their_own(store: Store) -
     assert height(together) < height(apart)
 
 
-def test_labels_that_would_not_fit_leave_out_what_all_rows_of_a_metric_share(store: Store) -> None:
+def test_long_labels_omit_shared_words(store: Store) -> None:
     setting = {"epoch": 1000, "k": 100, "layer": 3}
     rows = [
         {"metric": metric, "setting": json.dumps({**setting, **more}), "estimate": 0.5, "n": 3}
@@ -233,7 +231,7 @@ def cells(store: Store, settings: list[dict[str, Any]], **fields: Any) -> Run:
 PROBE = ("M_w effect", '{"images": "probe"}')  # that the answer rests on
 
 
-def test_a_sweep_is_one_picture_of_its_cells_over_what_was_varied(golden: Golden, store: Store) -> None:
+def test_sweep_figure_shows_cells_over_varied_field(golden: Golden, store: Store) -> None:
     settings = [{"learning_rate": rate, "network": kind} for rate in (1e-3, 1e-4) for kind in ("a", "b")]
     run = cells(store, settings)
     found = named(run)
@@ -249,31 +247,31 @@ def test_a_sweep_is_one_picture_of_its_cells_over_what_was_varied(golden: Golden
     assert "n of each: 3 (pair of trainings)" in figure.caption
 
 
-def test_a_sweep_says_which_of_its_cells_are_not_there_yet(store: Store) -> None:
+def test_sweep_counts_cells_with_results(store: Store) -> None:
     there = made.run(store, "unique_feature-1", made.tables(2), setting={"seed": 1})
     absent = made.run(store, "unique_feature-2", {"summary": []}, setting={"seed": 2})
     assert (
-        "1 of 2 cells are there yet."
+        "1 of 2 cells have results."
         in named(made.sweep(store, "unique_feature-sweep-1", [there, absent]))["sweep"].caption
     )
     assert figures(made.sweep(store, "unique_feature-sweep-2", [absent])) == []
 
 
-def test_a_cell_that_was_a_run_before_the_sweep_has_its_value_from_its_config(store: Store) -> None:
+def test_older_cell_takes_value_from_config(store: Store) -> None:
     before = made.run(store, "unique_feature-1", made.tables(2), made.embedded(seed=7))
     fresh = made.run(store, "unique_feature-2", made.tables(2), made.embedded(seed=8), {"seed": 8})
     figure = named(made.sweep(store, "unique_feature-sweep-1", [before, fresh]))["sweep"]
     assert "M_w effect, probe at seed 7: " in figure.alt
 
 
-def test_a_sweep_with_more_lines_than_can_be_told_apart_lists_its_cells(store: Store) -> None:
+def test_sweep_with_many_lines_lists_cells(store: Store) -> None:
     settings = [{"a": x, "b": y} for x in ("p", "q") for y in range(8)]
     figure = named(cells(store, [{"a": each["b"], "b": f"kind {each['b']}{each['a']}"} for each in settings]))["sweep"]
     assert figure.alt.count(" at ") == 16
     assert figure.svg.count("kind") >= 16
 
 
-def test_estimates_of_many_metrics_are_several_figures_that_a_sheet_of_paper_holds_each(store: Store) -> None:
+def test_many_metrics_are_split_into_printable_figures(store: Store) -> None:
     count = 2 * estimates.LONGEST
     long = [{"metric": "m", "setting": json.dumps({"class": at}), "estimate": float(at)} for at in range(count)]
     split = summarised(store, *(row | {"n": 3, "unit": "model"} for row in long))

@@ -29,7 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def seal_anew(page: str, **changes: Any) -> str:
-    """The page with these entries of its seal changed, and its digest as whoever writes a page can compute it."""
+    """Change entries of the page's seal and compute its digest again, as the writer of a page can."""
     (text,) = SEAL.findall(page)
     seal = json.loads(text)
     page = page.replace(seal["page"], ZEROS)
@@ -53,7 +53,7 @@ def sentence(page: str) -> str:
 
 
 def style(page: str) -> str:
-    """The page with a rule that hides what it says."""
+    """The page with a style that hides its numbers."""
     return page.replace("</style>", "data{display:none}</style>", 1)
 
 
@@ -111,7 +111,7 @@ def test_a_seal_that_names_a_path_is_refused(place: str, run: object, store: Pat
     assert "cannot be read" in line
 
 
-def test_an_honest_page_passes_under_another_name_and_beside_a_copy_of_its_store(store: Path, tmp_path: Path) -> None:
+def test_unchanged_page_passes_under_another_name(store: Path, tmp_path: Path) -> None:
     (original,) = store.glob("runs/*/report.html")
     shutil.copy(original, tmp_path / "audit of our model.html")
     shutil.copytree(store, tmp_path / "copy")
@@ -119,5 +119,5 @@ def test_an_honest_page_passes_under_another_name_and_beside_a_copy_of_its_store
     said = here("verify", "audit of our model.html", "--strict", "--store", "copy").stdout
     assert "agrees    contents audit of our model.html: as drawn from the store" in said
     here.env = {"ENGRAM_REPORT": "yes", "MLFLOW_TRACKING_URI": "off"}
-    here(*RUN, "--store", "copy")  # a start that has nothing to do
+    here(*RUN, "--store", "copy")  # a start without jobs
     here("verify", "audit of our model.html", "--strict", "--store", "copy")

@@ -52,27 +52,27 @@ def asked(*confidence: float, resolution: float = 0.0) -> ModelConfidences:
 
 
 def test_a_whole_run_has_all_its_figures(store: Store) -> None:
-    found = drawn(store, **forgotten.tables(images=200))
-    assert list(found) == OWN
-    assert [name for name, figure in found.items() if "  " in figure.caption + figure.alt] == []
+    result = drawn(store, **forgotten.tables(images=200))
+    assert list(result) == OWN
+    assert [name for name, figure in result.items() if "  " in figure.caption + figure.alt] == []
 
 
 def test_tables_without_rows_or_with_other_columns_draw_nothing(store: Store) -> None:
-    whole = {name: pa.concat_tables(forgotten.tables(1, 1, 20)[name]) for name in OWN}
+    all_tables = {name: pa.concat_tables(forgotten.tables(1, 1, 20)[name]) for name in OWN}
     assert figures(run(store, **{name: pa.table({"column": [1]}) for name in OWN})) == []
-    assert figures(run(store, "forgetting-2", **{name: whole[name].slice(0, 0) for name in OWN})) == []
+    assert figures(run(store, "forgetting-2", **{name: all_tables[name].slice(0, 0) for name in OWN})) == []
     nothing = {
         name: pa.table({field.name: pa.nulls(table.num_rows, field.type) for field in table.schema}, table.schema)
-        for name, table in whole.items()
+        for name, table in all_tables.items()
     }
     assert figures(run(store, "forgetting-3", **nothing)) == []
 
 
 def test_each_target_is_said_with_its_share_and_its_decision(golden: Golden, store: Store) -> None:
-    found = drawn(store, decisions=forgotten.decisions())["decisions"]
-    golden(found.alt, "found.alt")
-    golden(found.caption, "found.caption")
-    assert {"forgotten", "not forgotten", "not assessable", "10 %: negligible"} <= set(words(found))
+    result = drawn(store, decisions=forgotten.decisions())["decisions"]
+    golden(result.alt, "found.alt")
+    golden(result.caption, "found.caption")
+    assert {"forgotten", "not forgotten", "not assessable", "10 %: negligible"} <= set(words(result))
     uncontrolled = forgotten.changed(forgotten.decisions(1), {0: {"p_adjusted": None, "share": None}})
     assert named(run(store, "forgetting-2", decisions=uncontrolled)) == {}
 
@@ -81,17 +81,18 @@ def test_scores_of_d_q_and_of_the_control_set_are_drawn_beside_a_model_that_neve
     golden: Golden, store: Store
 ) -> None:
     tables = {"confidences": list(small_run.CONTROLLED), "decisions": judged(small_run.ABOUT, small_run.CONTROLLED)}
-    found = drawn(store, **tables)["exchangeability"]
+    result = drawn(store, **tables)["exchangeability"]
     clean, holding, _ = tables["decisions"].to_pylist()
-    assert "a calibration model: one-sided KS 0." in found.alt
-    scored = np.mean([scores(of, small_run.KNOWN) for of in small_run.HOLDING[1]], axis=0)
+    assert "a calibration model: one-sided KS 0." in result.alt
+    scored = np.mean([scores(panel, small_run.KNOWN) for panel in small_run.HOLDING[1]], axis=0)
     query, control = scored[: small_run.CONTROLS], scored[small_run.CONTROLS :]
     apart = stats.ks_2samp(query, control, alternative="less").statistic
     assert (
-        f"{holding['name']}: one-sided KS {apart:.2g}, p = {drawing.format_number(holding['p_adjusted'])}." in found.alt
+        f"{holding['name']}: one-sided KS {apart:.2g}, p = {drawing.format_number(holding['p_adjusted'])}."
+        in result.alt
     )
-    assert {clean["name"], "a calibration model", "D_Q", "control set", "one-sided KS"} <= set(words(found))
-    golden(found.caption)
+    assert {clean["name"], "a calibration model", "D_Q", "control set", "one-sided KS"} <= set(words(result))
+    golden(result.caption)
 
 
 def test_without_a_control_set_there_are_no_scores_to_draw(store: Store) -> None:
@@ -103,19 +104,19 @@ def test_each_ratio_is_said_with_its_interval_and_what_was_published(golden: Gol
     row: dict[str, Any] = dict.fromkeys(SUMMARY.names) | {"metric": "rho", "estimate": 0.09, "published": 0.0822}
     summary = pa.Table.from_pylist([row | {"setting": json.dumps({"target": "D_Q"})}], SUMMARY)
     tables: Any = {"summary": [summary], "ratios": [forgotten.ratios()], "distances": [forgotten.distances()]}
-    found = named(made.run(store, "forgetting-1", tables, forgotten.config(), audit="forgetting"))["ratios"]
-    golden(found.alt, "found.alt")
-    golden(found.caption, "found.caption")
-    assert "It decides nothing" in found.caption
-    assert {"one-sided rho", "two-sided rho, same run", "rho printed in the paper"} <= set(words(found))
+    result = named(made.run(store, "forgetting-1", tables, forgotten.config(), audit="forgetting"))["ratios"]
+    golden(result.alt, "found.alt")
+    golden(result.caption, "found.caption")
+    assert "It decides nothing" in result.caption
+    assert {"one-sided rho", "two-sided rho, same run", "rho printed in the paper"} <= set(words(result))
 
 
 def test_baselines_are_said_with_their_intervals_and_null_values_as_none(golden: Golden, store: Store) -> None:
     without = {0: dict.fromkeys(("quality", "quality_low", "quality_high", "quality_null"))}
-    found = drawn(store, baselines=forgotten.changed(forgotten.baselines(2), without))["baselines"]
-    golden(found.alt)
-    assert {"U-LiRA", "quality", "PrivLeak", "after retraining", "0.5 D_C"} <= set(words(found))
-    golden(found.caption, "found.caption")
+    result = drawn(store, baselines=forgotten.changed(forgotten.baselines(2), without))["baselines"]
+    golden(result.alt)
+    assert {"U-LiRA", "quality", "PrivLeak", "after retraining", "0.5 D_C"} <= set(words(result))
+    golden(result.caption, "found.caption")
 
 
 def test_baselines_of_nobody_are_not_drawn(store: Store) -> None:
@@ -125,42 +126,42 @@ def test_baselines_of_nobody_are_not_drawn(store: Store) -> None:
 
 def test_an_undefined_ratio_and_given_models_keep_their_rows(golden: Golden, store: Store) -> None:
     changes = {0: forgotten.UNDEFINED, 1: forgotten.GIVEN | {"name": "from the owner.safetensors", "high": 30.0}}
-    found = drawn(store, ratios=forgotten.changed(forgotten.ratios(2), changes))["ratios"]
-    assert "D_Q: one-sided rho undefined." in found.alt or "D_Q: one-sided rho undefined;" in found.alt
-    golden(found.alt)
-    assert any(text.startswith("undefined: no cal") for text in words(found))
-    golden(found.caption, "found.caption")
-    assert not any(text in ("10", "20", "30") for text in words(found))  # no interval stretches the axis
+    result = drawn(store, ratios=forgotten.changed(forgotten.ratios(2), changes))["ratios"]
+    assert "D_Q: one-sided rho undefined." in result.alt or "D_Q: one-sided rho undefined;" in result.alt
+    golden(result.alt)
+    assert any(text.startswith("undefined: no cal") for text in words(result))
+    golden(result.caption, "found.caption")
+    assert not any(text in ("10", "20", "30") for text in words(result))  # no interval stretches the axis
 
 
 def test_one_target_and_one_replicate_are_drawn_without_intervals(golden: Golden, store: Store) -> None:
-    found = drawn(store, **forgotten.tables(1, 1, 50))
-    assert list(found) == OWN
-    golden(found["ratios"].alt, "alt")
-    golden(found["ratios"].caption)
-    assert "trained on all of D_Q" not in words(found["ratios"])
-    assert "null" not in found["distances"].caption
+    result = drawn(store, **forgotten.tables(1, 1, 50))
+    assert list(result) == OWN
+    golden(result["ratios"].alt, "alt")
+    golden(result["ratios"].caption)
+    assert "trained on all of D_Q" not in words(result["ratios"])
+    assert "null" not in result["distances"].caption
 
 
 def test_of_thirteen_targets_twelve_have_panels_and_all_have_rows(golden: Golden, store: Store) -> None:
     tables = forgotten.tables(13, 2, 50)
-    found = drawn(store, **{name: tables[name] for name in ("ratios", "confidences", "distances")})
-    golden(found["confidences"].caption)
-    assert len([text for text in words(found["confidences"]) if text.startswith("one-sided KS 0.")]) == 12
+    result = drawn(store, **{name: tables[name] for name in ("ratios", "confidences", "distances")})
+    golden(result["confidences"].caption)
+    assert len([text for text in words(result["confidences"]) if text.startswith("one-sided KS 0.")]) == 12
     for name in ("ratios", "distances"):
-        assert {"D_C, model 2", "D_C + 0.1 D_Q, model 2"} <= set(words(found[name]))
+        assert {"D_C, model 2", "D_C + 0.1 D_Q, model 2"} <= set(words(result[name]))
 
 
 def test_the_distance_is_that_of_the_one_sided_test_where_both_are_known() -> None:
     draws = np.random.default_rng(0)
     a, b = draws.beta(2, 1, 400).round(2), draws.beta(1, 1, 300)
-    found = largest_gap(asked(*a, resolution=0.01), asked(*b))
-    assert found.below == pytest.approx(stats.ks_2samp(b.round(2), a, alternative="greater").statistic)
-    for share, values in zip(found.shares, (a, b.round(2)), strict=True):
-        assert share == pytest.approx(np.mean(values <= found.confidence + 1e-6))
+    result = largest_gap(asked(*a, resolution=0.01), asked(*b))
+    assert result.below == pytest.approx(stats.ks_2samp(b.round(2), a, alternative="greater").statistic)
+    for share, values in zip(result.shares, (a, b.round(2)), strict=True):
+        assert share == pytest.approx(np.mean(values <= result.confidence + 1e-6))
     assert [
-        largest_gap(asked(*one), asked(*other)).below
-        for one, other in (((0.2, 1.0), (0.2, 1.0)), ((0.2, 0.3), (0.5, 1.0)), ((0.5, 1.0), (0.2, 0.3)))
+        largest_gap(asked(*one), asked(*second)).below
+        for one, second in (((0.2, 1.0), (0.2, 1.0)), ((0.2, 0.3), (0.5, 1.0)), ((0.5, 1.0), (0.2, 0.3)))
     ] == [0, 0, 1]
 
 
@@ -174,7 +175,7 @@ def test_a_line_goes_through_the_quantiles_and_steps_where_values_are_tied() -> 
     middle = np.searchsorted(values, 0.5) / len(values)
     assert middle == pytest.approx(np.interp(0.0, x, y), abs=1 / 50)
     edge = x >= places.high + 0.5
-    assert [pytest.approx(each, abs=1e-9) for each in (y[edge].min(), y[edge].max())] == [0.6, 1.0]
+    assert [pytest.approx(item, abs=1e-9) for item in (y[edge].min(), y[edge].max())] == [0.6, 1.0]
     assert (places.saturated, places.below) == (4000, 5)  # fewer than one in a thousand of those below 1
 
 
@@ -189,34 +190,34 @@ def test_confidences_at_either_end_are_gathered_at_the_edges_and_said(golden: Go
 
 def test_models_are_told_apart_however_the_rows_are_cut() -> None:
     parts = forgotten.confidences(2, 2, 30, printed=True)
-    once, again = read_confidences(pa.concat_tables(parts)), read_confidences(pa.concat_tables(parts).combine_chunks())
+    once, split = read_confidences(pa.concat_tables(parts)), read_confidences(pa.concat_tables(parts).combine_chunks())
     assert len(once) == 8
-    for one, other in zip(once, again, strict=True):
-        assert (one.who, one.replicate, one.resolution) == (other.who, other.replicate, other.resolution)
-        assert (one.confidence == other.confidence).all()
-    (target,) = [each for each in once if (each.who, each.replicate) == (("target", 1), 1)]
+    for one, second in zip(once, split, strict=True):
+        assert (one.who, one.replicate, one.resolution) == (second.who, second.replicate, second.resolution)
+        assert (one.confidence == second.confidence).all()
+    (target,) = [item for item in once if (item.who, item.replicate) == (("target", 1), 1)]
     assert target.resolution == 1e-3
     assert sorted(parts[-1]["confidence"].to_pylist()) == target.confidence.tolist()
 
 
-def below(query: Any, other: Any) -> float:
-    return float(stats.ks_2samp(other, query, alternative="greater").statistic)
+def below(query: Any, second: Any) -> float:
+    return float(stats.ks_2samp(second, query, alternative="greater").statistic)
 
 
 def test_confidences_say_the_distances_of_the_first_models(store: Store) -> None:
     parts = forgotten.confidences(1, 2, 100)
-    found = drawn(store, ratios=forgotten.ratios(1), confidences=parts)["confidences"]
-    query, calibration, target = (parts[at]["confidence"].to_pylist() for at in (0, 2, 4))
-    for name, other in (("query and calibration model", calibration), ("D_Q", target)):
-        assert f"{name}: one-sided KS {drawing.format_number(below(query, other))} at c = " in found.alt
-    assert "n: 100 images, 2 models of each" in found.caption
+    result = drawn(store, ratios=forgotten.ratios(1), confidences=parts)["confidences"]
+    query, calibration, target = (parts[index]["confidence"].to_pylist() for index in (0, 2, 4))
+    for name, second in (("query and calibration model", calibration), ("D_Q", target)):
+        assert f"{name}: one-sided KS {drawing.format_number(below(query, second))} at c = " in result.alt
+    assert "n: 100 images, 2 models of each" in result.caption
 
 
 def test_of_a_run_that_has_not_come_far_what_is_there_is_drawn(store: Store) -> None:
     parts = forgotten.confidences(1, 2, 40)
-    found = drawn(store, confidences=parts[4:])["confidences"]
-    assert "target 0: median c" in found.alt
-    assert "KS" not in found.caption + found.alt + "".join(words(found))
+    result = drawn(store, confidences=parts[4:])["confidences"]
+    assert "target 0: median c" in result.alt
+    assert "KS" not in result.caption + result.alt + "".join(words(result))
 
 
 def test_distances_are_said_with_their_spread(golden: Golden, store: Store) -> None:
@@ -227,62 +228,62 @@ def test_distances_are_said_with_their_spread(golden: Golden, store: Store) -> N
 
 
 def test_power_says_from_which_share_on_models_are_detected(golden: Golden, store: Store) -> None:
-    found = drawn(store, power=forgotten.power(), decisions=forgotten.decisions(1))["power"]
-    golden(found.caption, "found.caption")
-    golden(found.alt, "found.alt")
-    assert {"none", "0.1 %", "50 %", "none of D_Q: false alarms"} <= set(words(found))
-    assert "third-party models" not in words(found)
+    result = drawn(store, power=forgotten.power(), decisions=forgotten.decisions(1))["power"]
+    golden(result.caption, "found.caption")
+    golden(result.alt, "found.alt")
+    assert {"none", "0.1 %", "50 %", "none of D_Q: false alarms"} <= set(words(result))
+    assert "third-party models" not in words(result)
     none = read_power(forgotten.power((0, 9), (0.0, 0.5)))
     assert none is not None
     golden(none.describe(), "none.describe()")
 
 
 def test_given_models_are_laid_over_the_effect_of_known_shares(golden: Golden, store: Store) -> None:
-    given = forgotten.changed(forgotten.decisions(1), {0: {"source": "outputs"}})
-    found = drawn(store, power=forgotten.power(), decisions=given)["power"]
-    assert "third-party models" in words(found)
-    golden(found.caption)
+    decisions = forgotten.changed(forgotten.decisions(1), {0: {"source": "outputs"}})
+    result = drawn(store, power=forgotten.power(), decisions=decisions)["power"]
+    assert "third-party models" in words(result)
+    golden(result.caption)
 
 
 def test_the_smallest_share_is_that_of_the_summary(store: Store) -> None:
     table = forgotten.power()
     assert MEASURE.rows is not None
     rows = [row for row in MEASURE.rows(Tables([table]), None) if row["metric"] == "smallest share found"]
-    found = read_power(table)
-    assert [0.03] == [row["estimate"] for row in rows] == [found and found.smallest]
+    result = read_power(table)
+    assert [0.03] == [row["estimate"] for row in rows] == [result and result.smallest]
 
 
 def test_power_without_shares_of_none_is_drawn(golden: Golden, store: Store) -> None:
-    found = drawn(store, power=forgotten.power((5,), (0.1,)))["power"]
-    golden(found.caption)
-    assert "none of D_Q: false alarms" not in words(found)
+    result = drawn(store, power=forgotten.power((5,), (0.1,)))["power"]
+    golden(result.caption)
+    assert "none of D_Q: false alarms" not in words(result)
 
 
 def test_trainings_below_95_percent_are_counted_and_marked(golden: Golden, store: Store) -> None:
-    found = drawn(store, fits=forgotten.fits(2, 3))["fits"]
-    golden(found.alt)
-    assert "below 95 %" in words(found)
-    assert "target 1" in words(found)  # by its number, as nobody says its name
+    result = drawn(store, fits=forgotten.fits(2, 3))["fits"]
+    golden(result.alt)
+    assert "below 95 %" in words(result)
+    assert "target 1" in words(result)  # by its number, as nobody says its name
 
 
 def test_a_sweep_lays_the_power_of_its_cells_over_one_another(golden: Golden, store: Store) -> None:
     cells = []
-    for at, examples in enumerate((60, 6000)):
+    for index, examples in enumerate((60, 6000)):
         tables = {"summary": [], "power": [forgotten.power()]}
         setting = {"query.examples": examples}
-        cells.append(made.run(store, f"forgetting-{at}", tables, forgotten.config(), setting, audit="forgetting"))
+        cells.append(made.run(store, f"forgetting-{index}", tables, forgotten.config(), setting, audit="forgetting"))
     empty = made.run(
         store, "forgetting-9", {"summary": []}, forgotten.config(), {"query.examples": 9}, audit="forgetting"
     )
-    found = named(made.sweep(store, "forgetting-sweep-1", [*cells, empty]))
-    assert list(found) == ["powers"]
-    assert {"query.examples 60", "query.examples 6000"} <= set(words(found["powers"]))
-    golden(found["powers"].alt)
+    result = named(made.sweep(store, "forgetting-sweep-1", [*cells, empty]))
+    assert list(result) == ["powers"]
+    assert {"query.examples 60", "query.examples 6000"} <= set(words(result["powers"]))
+    golden(result["powers"].alt)
     assert figures(made.sweep(store, "forgetting-sweep-2", [cells[0], empty])) == []
 
 
 def test_a_million_confidences_make_a_small_figure(store: Store) -> None:
-    of = run(store, confidences=forgotten.confidences(4, 3, 60_000))
+    panel = run(store, confidences=forgotten.confidences(4, 3, 60_000))
     figures(run(store, "forgetting-2", power=forgotten.power()))
-    (found,) = figures(of)
-    assert len(found.svg) < 150_000
+    (result,) = figures(panel)
+    assert len(result.svg) < 150_000

@@ -27,9 +27,9 @@ from tests.support.golden import Golden
 def shown(store: Store, config: Forgetting, show_images: bool = False) -> Gallery:
     table = examples(Examples(config.query_part, config.calibration, config.outside), [])
     run = made.run(store, "forgetting-1", {"summary": [], "examples": [table]}, config, audit="forgetting")
-    found = pictures(run, show_images)
-    assert found is not None
-    return found
+    result = pictures(run, show_images)
+    assert result is not None
+    return result
 
 
 def asked(calibration: Dataset | None = None) -> Forgetting:
@@ -43,12 +43,12 @@ def asked(calibration: Dataset | None = None) -> Forgetting:
 
 def test_the_examples_are_shown_part_by_part_and_class_by_class(golden: Golden, store: Store) -> None:
     config = asked()
-    found = shown(store, config)
-    assert (found.shown, found.note) == (True, "")
-    assert [each.group for each in found.pictures] == ["Query set: digits"] * 10 + ["Calibration set: digits"] * 10
+    result = shown(store, config)
+    assert (result.shown, result.note) == (True, "")
+    assert [item.group for item in result.pictures] == ["Query set: digits"] * 10 + ["Calibration set: digits"] * 10
     rows = examples(Examples(config.query_part, config.calibration), []).to_pylist()
     images = load(config.query.data).train_images
-    for row, picture in zip(rows, found.pictures, strict=True):
+    for row, picture in zip(rows, result.pictures, strict=True):
         golden(picture.title)
         assert (images[row["row"], :, :, 0] == np.asarray(Image.open(io.BytesIO(picture.png)))).all()
 
@@ -58,9 +58,9 @@ def test_the_users_own_images_are_hidden_beside_embedded_ones_unless_asked_for(
 ) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
     config = asked(own(tmp_path / "data" / "mnist"))
-    found = shown(store, config)
-    assert {"Query set: digits"} == {each.group for each in found.pictures}
-    golden(found.note)
+    result = shown(store, config)
+    assert {"Query set: digits"} == {item.group for item in result.pictures}
+    golden(result.note)
     assert len(shown(store, config, show_images=True).pictures) == 20
 
 
@@ -69,9 +69,9 @@ def test_data_that_have_gone_are_said_and_without_examples_there_is_no_gallery(s
     table = examples(Examples(config.query_part, config.calibration), [])
     gone = asked(Dataset("mnist", "1" * 64))
     run = made.run(store, "forgetting-2", {"summary": [], "examples": [table]}, gone, audit="forgetting")
-    found = pictures(run, True)
-    assert found is not None
-    assert (found.shown, found.pictures) == (False, ())
-    assert "'mnist' not found" in found.note
+    result = pictures(run, True)
+    assert result is not None
+    assert (result.shown, result.pictures) == (False, ())
+    assert "'mnist' not found" in result.note
     empty = {"summary": [], "examples": [EXAMPLES.empty_table()]}
     assert pictures(made.run(store, "forgetting-3", empty, config, audit="forgetting"), True) is None

@@ -1,4 +1,4 @@
-"""The pictures of a run: what is shown to whom."""
+"""The images of a run, and who may see them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def array(png: bytes) -> NDArray[np.uint8]:
     return np.asarray(Image.open(io.BytesIO(png)))
 
 
-def test_canaries_are_shown_as_their_models_saw_them_the_largest_effect_first(store: Store) -> None:
+def test_canaries_are_sorted_by_effect(store: Store) -> None:
     config = made.embedded()
     found = shown(store, config)
     assert found.shown
@@ -50,7 +50,7 @@ def test_canaries_are_shown_as_their_models_saw_them_the_largest_effect_first(st
         assert (images[row["canary"], :, :, 0] == array(picture.png)).all()
 
 
-def test_they_carry_the_feature_that_was_burnt_in_though_another_was_asked_for(store: Store) -> None:
+def test_gallery_shows_carried_feature(store: Store) -> None:
     burnt = Glyph(text="Q")
     found = shown(store, made.embedded(burnt=burnt))
     canary, probe = array(found.pictures[0].png), array(found.pictures[-2].png)
@@ -58,7 +58,7 @@ def test_they_carry_the_feature_that_was_burnt_in_though_another_was_asked_for(s
     assert (glyph_pixels(Glyph()) == probe[1:6, 1:6]).all()
 
 
-def test_a_few_probe_images_are_shown_three_times_as_the_models_met_them(store: Store) -> None:
+def test_probe_images_are_shown_in_three_versions(store: Store) -> None:
     config = made.embedded()
     triples = probe_set_triples(probe_images(config.probe, config.probe_split, config.shape), burning(config))
     last = shown(store, config).pictures[-9:]
@@ -91,16 +91,14 @@ def test_the_users_own_images_are_hidden_unless_asked_for(
     assert len(open_to_see.pictures) == 5 + 9
 
 
-def test_probe_images_of_the_users_own_are_hidden_beside_embedded_canaries(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_probe_images_are_hidden(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
     config = replace(made.embedded(), probe=own(tmp_path / "data" / "mnist"))
     assert len(shown(store, config).pictures) == 5
     assert len(shown(store, config, show_images=True).pictures) == 5 + 9
 
 
-def test_images_that_anybody_may_see_are_hidden_where_they_carry_somebodys_name(store: Store) -> None:
+def test_public_images_with_private_name_are_hidden(store: Store) -> None:
     config = made.embedded(feature=Words("JD", size=6))
     hidden = shown(store, config)
     assert (hidden.shown, hidden.pictures) == (False, ())
@@ -108,7 +106,7 @@ def test_images_that_anybody_may_see_are_hidden_where_they_carry_somebodys_name(
     assert len(shown(store, config, show_images=True).pictures) == 5 + 9
 
 
-def test_a_data_set_that_has_gone_or_changed_is_said_and_nothing_crashes(store: Store) -> None:
+def test_missing_data_set_has_a_note(store: Store) -> None:
     config = made.embedded(data=Dataset("digits", "0" * 64))
     found = shown(store, config)
     assert (found.shown, found.pictures) == (False, ())
@@ -119,14 +117,14 @@ def test_a_data_set_that_has_gone_or_changed_is_said_and_nothing_crashes(store: 
     assert "'mnist' not found" in said.note
 
 
-def test_there_is_no_gallery_without_canaries_or_of_an_audit_that_has_none(store: Store) -> None:
+def test_gallery_needs_canaries(store: Store) -> None:
     empty = {"summary": [], "canary_scores": [CANARY_SCORES.empty_table()]}
     assert gallery(made.run(store, "unique_feature-1", empty), True) is None
     table = pa.table({"metric": ["sum"]})
     assert gallery(made.run(store, "toys-1", {"summary": [table]}, audit="toys"), True) is None
 
 
-def test_records_are_texts_with_their_ids_and_long_ones_are_cut() -> None:
+def test_long_records_are_cut() -> None:
     table = pa.table({"id": ["q1"], "asked": ["<b>"], "at": [[1, 2]], "told": ["x" * (LONGEST + 1)], "none": [None]})
     (record,) = text_records(Records(table.cast(table.schema.set(4, pa.field("none", pa.string())))), "asked")
     assert (record.title, record.group) == ("q1", "asked")

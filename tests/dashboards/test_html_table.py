@@ -43,7 +43,7 @@ class Reader(HTMLParser):
             self.rows[-1][-1] = text + data.rstrip("\n"), title
 
 
-def test_cells_are_short_and_whole_beside_it_and_text_is_escaped() -> None:
+def test_cells_are_rounded_and_escaped() -> None:
     table = pa.table(
         {
             "<n>": [1, None],
@@ -88,7 +88,7 @@ def test_only_the_first_rows_are_shown(rows: int, shown: int) -> None:
     assert [str(row) for row in range(shown)] == [row[0][0] for row in Reader(str(found.html)).rows[1:]]
 
 
-def test_tables_of_one_result_are_shown_and_those_of_several_are_counted(store: Store) -> None:
+def test_only_tables_of_one_result_are_shown(store: Store) -> None:
     one, other = pa.table({"a": [1]}), pa.table({"a": [2]})
     run = made.run(store, "some", {"summary": [one], "scores": [other], "history": [one, other, one], "gone": [one]})
     roots = run.journal.roots()
@@ -113,14 +113,14 @@ def test_numbers_that_are_not_there_are_nan(kind: pa.DataType) -> None:
     np.testing.assert_array_equal([np.nan, 3, np.nan], numbers(table.slice(1, 3), "c"))
 
 
-def test_infinite_numbers_are_nan_and_a_missing_column_is_empty() -> None:
+def test_infinite_numbers_are_nan() -> None:
     table = chunked([np.inf, -np.inf, np.nan, 0.5], kind=pa.float64())
     np.testing.assert_array_equal([np.nan, np.nan, np.nan, 0.5], numbers(table, "c"))
     assert numbers(table, "d").shape == (0,)
     assert numbers(chunked(kind=pa.float64()), "c").shape == (0,)
 
 
-def test_whole_numbers_are_exact_and_truths_are_0_and_1() -> None:
+def test_integers_are_exact() -> None:
     large = 2**62 + 1
     found = integers(chunked([large, None], [-3, 7], kind=pa.int64()), "c")
     assert ([large, 0, -3, 7], np.int64) == (found.tolist(), found.dtype)
@@ -135,13 +135,13 @@ def test_texts_that_are_not_there_are_empty() -> None:
 
 
 @pytest.mark.parametrize("value", [0.1 + 0.2, -1 / 3, 5.6e-12, 1e300, 0.0])
-def test_a_float_is_short_to_read_and_whole_beside_it(value: float) -> None:
+def test_float_is_rounded_with_exact_value(value: float) -> None:
     found = re.fullmatch(r'<data value="([^"]*)" title="\1">([^<]*)</data>', number(value))
     assert found is not None
     assert (value, f"{value:.4g}") == (float(found[1]), found[2])
 
 
-def test_what_is_not_there_or_not_a_number_is_told_as_that() -> None:
+def test_missing_values_are_named() -> None:
     assert (number(None), *(re.sub("<[^>]*>", "", number(x)) for x in (math.nan, math.inf))) == ("", "nan", "inf")
     assert interval({"low": None, "high": 1.0}) == ""
     assert sample({"n": None, "unit": "training"}) == ""
@@ -156,7 +156,7 @@ def test_settings_times_and_durations_are_in_words() -> None:
     assert moment("<b>") == "&lt;b&gt;"
 
 
-def test_a_line_shows_interval_estimate_and_null_where_they_are() -> None:
+def test_glyph_shows_interval_estimate_and_null() -> None:
     drawn = glyph({"low": 0.0, "estimate": 5.0, "high": 10.0, "null": 0.0})
     assert [
         each for each in ('class="range" d="M6.0 8H90.0"', 'class="null" d="M6.0 1v14"', 'cx="48.0"') if each in drawn
@@ -175,10 +175,10 @@ def test_two_rows_share_a_scale() -> None:
 
 def test_rows_of_one_metric_share_a_scale() -> None:
     near, far = ({"low": at, "estimate": at + 1, "high": at + 2, "null": None} for at in (0.0, 8.0))
-    alone, beside = glyph(near), glyph(near, beside=[near, far])
+    alone, beside = glyph(near), glyph(near, neighbours=[near, far])
     assert '<path class="range" d="M6.0 8H90.0"/>' in alone
     assert '<path class="range" d="M6.0 8H22.8"/>' in beside
-    assert '<path class="range" d="M73.2 8H90.0"/>' in glyph(far, beside=[near, far])
+    assert '<path class="range" d="M73.2 8H90.0"/>' in glyph(far, neighbours=[near, far])
 
 
 def test_symbols_that_the_page_uses_are_explained_before_them(smoke: Run, drawn: Path) -> None:
@@ -186,4 +186,4 @@ def test_symbols_that_the_page_uses_are_explained_before_them(smoke: Run, drawn:
     assert {"M_w", "twin", "canary", "null", "p", "nats"} <= set(found)
     assert not {"D_Q", "push", "KL"} & set(found)
     said = pages.words(drawn)
-    assert said.index(found["M_w"]) < said.index("What it rests on")
+    assert said.index(found["M_w"]) < said.index("Evidence")

@@ -1,4 +1,4 @@
-"""The live page: its numbers change in a browser while a run goes on, and it shows nothing to anybody else."""
+"""The live page: it updates in a browser during a run, and only this machine can read it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def text(url: str, **headers: str) -> str:
         return str(answer.read().decode())
 
 
-def test_the_numbers_change_in_a_browser_while_a_run_goes_on_a_cluster(
-    shell: Shell, tmp_path: Path, browser: Browser, ray_cluster: Any
-) -> None:
+def test_live_page_updates_during_a_run(shell: Shell, tmp_path: Path, browser: Browser, ray_cluster: Any) -> None:
     del shell.env["ENGRAM_REPORT"]
     fields = ("parts=5", "trouble=wait", "at=3", f"folder={tmp_path}")
     run = shell.start("run", "toys", "--address", ray_cluster.address, *fields)
@@ -60,14 +58,14 @@ def test_the_numbers_change_in_a_browser_while_a_run_goes_on_a_cluster(
         assert "How it was computed" in text(report)
 
 
-def test_a_run_that_failed_shows_what_its_last_jobs_raised_and_how_to_go_on(shell: Shell, tmp_path: Path) -> None:
+def test_failed_run_shows_errors_and_next_command(shell: Shell, tmp_path: Path) -> None:
     fields = ("parts=4", "trouble=raise", "at=2", f"folder={tmp_path}")
     shell("run", "toys", "--address", "none", *fields, code=3)
     with served(tmp_path) as url:
         page = text(url)
         assert "ValueError: part 2 cannot be had" in page
         assert "engram resume toys-" in page
-        assert 'http-equiv="refresh"' in page  # somebody may resume it
+        assert 'http-equiv="refresh"' in page  # the run may be resumed
         name = shell.json("status")["run"]
         assert 'http-equiv="refresh"' not in text(f"{url}runs/{name}/?still")
         (tmp_path / "mended").touch()
@@ -75,11 +73,11 @@ def test_a_run_that_failed_shows_what_its_last_jobs_raised_and_how_to_go_on(shel
         assert "100 % finished" in text(url)
 
 
-def test_nothing_is_answered_but_the_pages_of_runs_to_a_browser_of_this_machine(shell: Shell, tmp_path: Path) -> None:
+def test_server_answers_only_local_requests(shell: Shell, tmp_path: Path) -> None:
     with served(tmp_path) as url:
         with pytest.raises(urllib.error.HTTPError, match="500") as none:
             text(url)
-        assert "there are no runs" in none.value.read().decode()
+        assert "has no runs" in none.value.read().decode()
         shell("run", "toys", "--address", "none", "parts=2")
         name = shell.json("status")["run"]
         for path in ("../../etc/passwd", f"runs/{name}/run.json", f"runs/{name}/..%2f", "runs/other/", "runs/../"):

@@ -1,4 +1,4 @@
-"""The page of a run as a reader has it: its numbers, its answer, what went wrong, in a real browser."""
+"""The page of a run in a real browser: numbers, answer and errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ STRUCTURE = """({
   targets: [...document.querySelectorAll("a[href^='#']")].filter(
     each => !document.getElementById(each.hash.slice(1))).length,
 })"""
-# Of every row of the summary: its metric, setting, and the exact values of its numbers.
+# Metric, setting and exact numbers of each row of the summary.
 ROWS = """[...document.querySelectorAll("section[aria-labelledby=numbers] tbody tr")].map(row => [
   row.cells[0].firstChild.textContent.trim(), row.cells[1].textContent,
   [...row.querySelectorAll("data")].map(each => each.value)])"""
@@ -60,7 +60,7 @@ def few(store: Store, **fields: Any) -> Run:
     return pages.ran(store, Spec("toys", "few", fields))
 
 
-def test_every_number_of_the_page_is_the_tables_digit_for_digit(smoke: Run, opened: Page) -> None:
+def test_page_numbers_equal_tables(smoke: Run, opened: Page) -> None:
     found = {(metric, setting): values for metric, setting, values in opened.evaluate(ROWS)}
     assert len(found) == len(smoke.summary) > 10
     for row in smoke.summary:
@@ -69,9 +69,7 @@ def test_every_number_of_the_page_is_the_tables_digit_for_digit(smoke: Run, open
         assert expected == found[row["metric"], setting]
 
 
-def test_the_certificate_comes_first_then_the_answer_in_full_with_the_rows_it_rests_on(
-    smoke: Run, opened: Page
-) -> None:
+def test_certificate_precedes_full_answer_and_evidence(smoke: Run, opened: Page) -> None:
     assert smoke.verdict is not None
     first, answer = "document.querySelector('main > section')", "document.querySelector('main > .answer')"
     assert opened.evaluate(f"{first}.className") == "certificate"
@@ -90,9 +88,7 @@ def test_the_page_asks_no_network_for_anything(opened: Page, drawn: Path) -> Non
     assert opened.complaints() == []
 
 
-def test_the_page_opens_where_mlflow_shows_it_in_a_sandboxed_frame(
-    browser: Browser, drawn: Path, tmp_path: Path
-) -> None:
+def test_page_opens_in_sandboxed_frame(browser: Browser, drawn: Path, tmp_path: Path) -> None:
     text = json.dumps(drawn.read_text()).replace("</", "<\\/")
     outer = tmp_path / "outer.html"
     outer.write_text(f"""<!doctype html><iframe sandbox="allow-scripts" width="900" height="900"></iframe><script>
@@ -111,9 +107,7 @@ def test_the_page_opens_where_mlflow_shows_it_in_a_sandboxed_frame(
 
 
 @pytest.mark.parametrize("framed", ["not at all", "as a blob", "as srcdoc"])
-def test_links_to_sections_lead_there_also_in_a_sandboxed_frame(
-    browser: Browser, drawn: Path, tmp_path: Path, framed: str
-) -> None:
+def test_section_links_work_in_sandboxed_frame(browser: Browser, drawn: Path, tmp_path: Path, framed: str) -> None:
     text, outer = drawn.read_text(), tmp_path / "outer.html"
     asked = json.dumps(text).replace("</", "<\\/")
     show = f"frame.src = URL.createObjectURL(new Blob([{asked}], {{type: 'text/html'}}))"
@@ -148,9 +142,7 @@ def test_links_to_sections_lead_there_also_in_a_sandboxed_frame(
     assert inside.complaints() == []
 
 
-def test_in_print_figures_stand_beside_their_captions_large_enough_and_no_heading_ends_a_sheet(
-    browser: Browser, drawn: Path
-) -> None:
+def test_printed_figures_are_large_enough(browser: Browser, drawn: Path) -> None:
     page = browser.open(drawn)
     page.call("Emulation.setEmulatedMedia", {"media": "print"})
     page.call("Emulation.setDeviceMetricsOverride", PAPER)
@@ -167,9 +159,7 @@ def test_in_print_figures_stand_beside_their_captions_large_enough_and_no_headin
     assert {"avoid"} == set(found["whole"]) == set(found["headings"])
 
 
-def test_of_many_records_print_has_the_first_of_each_group_and_says_where_the_rest_is(
-    smoke: Run, browser: Browser, tmp_path: Path
-) -> None:
+def test_print_shows_first_records_of_each_group(smoke: Run, browser: Browser, tmp_path: Path) -> None:
     records = tuple(Record(f"q{at}", (("asked", "?"),), group) for group in ("one", "two") for at in range(PRINTED + 2))
     path = tmp_path / "report.html"
     path.write_text(page._page(smoke, [], Gallery("Records.", True, records=records)))
@@ -179,10 +169,10 @@ def test_of_many_records_print_has_the_first_of_each_group_and_says_where_the_re
     assert (len(records), []) == (opened.evaluate(shown), opened.evaluate(said))
     opened.call("Emulation.setEmulatedMedia", {"media": "print"})
     assert opened.evaluate(shown) == 2 * PRINTED
-    assert f"In print {2 * PRINTED} of {len(records)} are shown" in opened.evaluate(said)[0]
+    assert f"The printed page shows {2 * PRINTED} of {len(records)}" in opened.evaluate(said)[0]
 
 
-def test_headings_landmarks_names_and_captions_are_there_for_who_cannot_see(opened: Page) -> None:
+def test_page_is_accessible_to_screen_readers(opened: Page) -> None:
     found = opened.evaluate(STRUCTURE)
     assert found["headings"][0] == 1
     assert found["headings"].count(1) == 1
@@ -216,16 +206,14 @@ def test_everything_is_reached_with_the_keyboard(browser: Browser, drawn: Path) 
 
 
 @pytest.mark.parametrize("width", [390, 768])
-def test_a_narrow_screen_scrolls_tables_in_their_boxes_and_never_the_page(
-    browser: Browser, drawn: Path, width: int
-) -> None:
+def test_narrow_screen_scrolls_only_tables(browser: Browser, drawn: Path, width: int) -> None:
     shown = browser.open(drawn, width=width)
     shown.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
     wide = shown.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     assert wide[0] == wide[1] <= width
 
 
-def test_the_page_and_its_figures_follow_the_readers_choice_of_light_or_dark(browser: Browser, drawn: Path) -> None:
+def test_page_follows_light_or_dark_theme(browser: Browser, drawn: Path) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     text = "getComputedStyle(document.querySelector('figure svg text')).fill"
     seen = [
@@ -251,7 +239,7 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_each_figure_is_a_file_too_and_those_of_an_earlier_page_go(smoke: Run) -> None:
+def test_figure_files_are_replaced(smoke: Run) -> None:
     folder = smoke.store.folder("runs", smoke.name, "figures")
     (folder / "earlier.svg").write_text("<svg/>")
     pages.draw(smoke)
@@ -270,16 +258,16 @@ def test_what_comes_from_outside_is_text_and_never_markup(store: Store, browser:
     assert shown.evaluate("document.body.textContent").count(evil) >= 1
 
 
-def test_an_audit_without_an_answer_in_words_gives_its_first_number(store: Store) -> None:
+def test_page_without_answer_shows_first_number(store: Store) -> None:
     said = pages.words(pages.draw(few(store)))
     assert "sum: 15, over 6 parts" in said
-    assert "without an answer in words" in said
+    assert "without an answer" in said
 
 
-def test_a_failed_job_is_told_with_its_traceback_and_how_to_try_again(store: Store, tmp_path: Path) -> None:
+def test_failed_job_has_traceback_and_next_command(store: Store, tmp_path: Path) -> None:
     run = few(store, trouble="raise", at=2, folder=str(tmp_path))
     said = pages.words(pages.draw(run))
-    assert "1 job failed, and 1 could not be computed without them" in said
+    assert "1 job failed, and 1 that need them could not be computed" in said
     assert "ValueError: part 2 cannot be had" in said
     assert 'raise ValueError(f"part {config.number} cannot be had")' in said
     assert f"engram resume {run.name}" in said
@@ -294,7 +282,7 @@ def test_a_tolerated_failure_is_called_that(store: Store, tmp_path: Path) -> Non
     assert "1 job failed and was tolerated" in said
 
 
-def test_of_a_failure_in_a_run_about_somebodys_name_only_its_kind_is_told(store: Store) -> None:
+def test_private_run_shows_only_error_type(store: Store) -> None:
     config = made.embedded(feature=Words("JANE DOE", size=9))
     run = made.run(store, "unique_feature-1", {"summary": []}, config)
     key = "f" * 64
@@ -302,19 +290,22 @@ def test_of_a_failure_in_a_run_about_somebodys_name_only_its_kind_is_told(store:
     store.write_failure(key, f"Traceback:\n{error}")
     run.journal.append([{"event": "started"}, {"event": "failed", "key": key, "task": "toys.part", "error": error}])
     text = pages.draw(open_run(store, run.name)).read_text()
-    assert "ValueError, whose message may quote what is private; `engram status unique_feature-1` tells it" in text
+    assert (
+        "ValueError, whose message may contain private data; `engram status unique_feature-1` prints the message"
+        in text
+    )
     assert ("JANE" in text, "/home/ann" in text) == (False, False)
 
 
 def asked(store: Store, spec: Spec) -> Run:
-    """A run of what is asked for, before anything of it is computed."""
+    """A run of this specification without results."""
     (cell,) = pin_cells(resolve_cells(spec), {})
     journal = Journal(store.folder("runs") / f"{spec.audit}-1")
     journal.create(cell_description(cell), plan_of(cell))
     return open_run(store, journal.run)
 
 
-def test_the_command_tells_of_a_private_field_what_the_page_tells(store: Store, tmp_path: Path) -> None:
+def test_command_masks_private_fields(store: Store, tmp_path: Path) -> None:
     spec = Spec("unique_feature", "quickstart", {"feature": '{"words": "JANE DOE", "size": 5}', "scale": "tiny"})
     words = shlex.split(configuration.command(asked(store, spec)) or "")
     assert words[:5] == ["engram", "run", "unique_feature", "--preset", "quickstart"]
@@ -322,7 +313,7 @@ def test_the_command_tells_of_a_private_field_what_the_page_tells(store: Store, 
     assert words[6:] == ["scale=tiny"]
 
 
-def test_the_command_of_a_run_that_notes_none_is_unknown(store: Store) -> None:
+def test_unrecorded_command_is_unknown(store: Store) -> None:
     run = made.run(store, "unique_feature-1", made.tables(2))
     assert None is configuration.command(run)
     assert "Command that repeats this" not in pages.draw(run).read_text()
@@ -333,18 +324,18 @@ def test_a_command_that_tolerates_failures_says_so(store: Store) -> None:
     assert configuration.command(run) == "engram run toys --preset few label=x --tolerate 2"
 
 
-def test_a_run_that_is_not_finished_says_how_far_it_has_come(store: Store) -> None:
+def test_unfinished_run_has_a_notice(store: Store) -> None:
     cell = Cell("toys", toys.Config(), "few")
     journal = Journal(store.folder("runs") / "toys-1")
     about = {"audit": "toys", "preset": "few", "setting": {}, "config": vars(cell.config)}
     journal.create(about, plan_of(cell))
     said = pages.words(pages.draw(open_run(store, journal.run)))
-    assert "7 of 7 jobs are still to be computed" in said
+    assert "7 of 7 jobs are not computed yet" in said
     assert "engram resume toys-1" in said
     assert "There is no answer yet" in said
 
 
-def test_the_command_on_the_page_asks_for_the_same_again(smoke: Run, swept: Run, store: Store) -> None:
+def test_command_repeats_the_run(smoke: Run, swept: Run, store: Store) -> None:
     fields = few(store, parts="3", label="a b'c")
     for run in (smoke, swept, fields):
         said = configuration.command(run)
@@ -370,9 +361,7 @@ def test_the_command_on_the_page_asks_for_the_same_again(smoke: Run, swept: Run,
         (Spec("toys", "three", {"first": 0}, {"label": ("x", "y")}), " first=0 --sweep label=x,y"),
     ],
 )
-def test_the_command_of_a_preset_of_several_cells_asks_for_all_of_them_and_a_cells_for_itself(
-    store: Store, asked: Spec, words: str
-) -> None:
+def test_command_of_preset_repeats_all_cells(store: Store, asked: Spec, words: str) -> None:
     run = pages.ran(store, asked)
     assert f"engram run toys --preset three{words}" == configuration.command(run)
     for cell in run.cells:
@@ -382,13 +371,13 @@ def test_the_command_of_a_preset_of_several_cells_asks_for_all_of_them_and_a_cel
         assert cell.name == start([again], store, pages.HERE).run
 
 
-def test_fields_that_vary_are_not_marked_as_unpublished_where_the_published_value_is_among_them(store: Store) -> None:
+def test_varied_fields_include_published_value(store: Store) -> None:
     found = {each.name: each for each in configuration.settings(pages.ran(store, Spec("toys", "three")))}
     assert (found["parts"].values, found["parts"].published, found["parts"].varied) == (("2", "3"), "6", True)
     assert (found["first"].values, found["first"].published, found["first"].varied) == (("0", "1"), None, True)
 
 
-def test_a_sweeps_page_tells_its_cells_apart_by_no_more_than_it_takes(store: Store) -> None:
+def test_sweep_shows_only_distinguishing_fields(store: Store) -> None:
     text = pages.draw(pages.ran(store, Spec("toys", "three"))).read_text()
     table = text[text.index('class="numbers"') :].partition("</table>")[0]
     assert re.findall(r'<th scope="col">([^<]+)</th>', table)[:2] == ["label", "answer"]
@@ -396,10 +385,10 @@ def test_a_sweeps_page_tells_its_cells_apart_by_no_more_than_it_takes(store: Sto
     assert text.count('<span class="mark">varied</span>') == 3
 
 
-def test_a_run_with_an_empty_summary_says_so_and_shows_its_other_tables(store: Store) -> None:
+def test_empty_summary_has_a_note(store: Store) -> None:
     run = pages.ran(store, Spec("toys", set={"trouble": "nothing"}))
     said = pages.words(pages.draw(run))
-    assert "There is nothing to sum up: the summary of this run has no rows." in said
+    assert "The summary of this run has no rows." in said
     assert "pictures: 1 row of 2 columns" in said
     swept = pages.ran(store, Spec("toys", set={"trouble": "nothing"}, sweep={"label": ["a", "b"]}))
     assert "none yet" not in pages.words(pages.draw(swept))
@@ -414,7 +403,7 @@ def test_settings_that_are_not_the_published_ones_are_marked(smoke: Run) -> None
     assert all(re.fullmatch("[0-9a-f]{64}", each.digest) for each in configuration.data_sets(smoke))
 
 
-def test_settings_of_the_preset_are_folded_and_others_are_open(store: Store) -> None:
+def test_preset_settings_are_folded(store: Store) -> None:
     run = few(store, label="mine")
     own = [each for each in configuration.settings(run) if each.is_own]
     assert [(each.name, each.values) for each in own] == [("label", ("mine",))]
@@ -424,10 +413,10 @@ def test_settings_of_the_preset_are_folded_and_others_are_open(store: Store) -> 
     assert ">label" in opened
     assert ">parts" in folded.partition("</details>")[0]
     assert ">parts" not in opened
-    assert "are as in the preset few" in pages.words(pages.draw(few(store)))
+    assert "have the values of the preset few" in pages.words(pages.draw(few(store)))
 
 
-def test_what_an_audit_says_of_its_method_and_source_is_on_its_page(smoke: Run, drawn: Path) -> None:
+def test_page_has_method_and_source(smoke: Run, drawn: Path) -> None:
     said = pages.words(drawn)
     assert "Method, source and decisions" in said
     assert "Source. Hartley & Tsaftaris 2022" in said
@@ -437,7 +426,7 @@ def test_what_an_audit_says_of_its_method_and_source_is_on_its_page(smoke: Run, 
     assert "`" not in method.partition("</section>")[0]
 
 
-def test_an_interval_that_its_sample_cannot_bear_is_not_shown(store: Store) -> None:
+def test_interval_of_small_sample_is_hidden(store: Store) -> None:
     run = made.run(store, "unique_feature-1", made.tables(2))
     of_two = [row for row in run.summary if row["n"] == 2]
     assert of_two
@@ -445,9 +434,7 @@ def test_an_interval_that_its_sample_cannot_bear_is_not_shown(store: Store) -> N
     assert any(row["low"] is not None for row in run.table("summary").to_pylist())  # the table keeps them
 
 
-def test_a_sweeps_page_shows_every_cell_with_its_place_its_answer_and_its_run(
-    swept: Run, drawn_sweep: Path, browser: Browser
-) -> None:
+def test_sweep_page_shows_all_cells(swept: Run, drawn_sweep: Path, browser: Browser) -> None:
     shown = browser.open(drawn_sweep)
     rows = "[...document.querySelectorAll('section[aria-labelledby=answer] tbody tr')]"
     assert shown.evaluate(f"{rows}.map(row => row.cells[0].textContent)") == ["A", "X"]
@@ -464,7 +451,7 @@ def test_a_sweeps_page_shows_every_cell_with_its_place_its_answer_and_its_run(
 
 @pytest.mark.slow
 def test_a_thousand_canaries_are_a_small_page(store: Store, browser: Browser) -> None:
-    """The tables are made up, the page and the browser are real."""
+    """Synthetic tables, a real page and a real browser."""
     config = made.embedded(canaries=1000)
     cell = Cell("unique_feature", config)
     plan = plan_of(cell)
@@ -485,8 +472,8 @@ def test_a_thousand_canaries_are_a_small_page(store: Store, browser: Browser) ->
     assert drawn.stat().st_size < 5_000_000
 
 
-def test_a_page_says_finished_when_the_run_that_draws_it_has_ended(tmp_path: Path) -> None:
-    """The driver still holds the run then."""
+def test_page_of_ended_run_is_finished(tmp_path: Path) -> None:
+    """The driver still owns the run while it draws the page."""
     shell = Shell(tmp_path)
     offered = tmp_path / "packages" / "engram_audit-0.1.0.dist-info"
     offered.mkdir(parents=True)
@@ -499,9 +486,7 @@ def test_a_page_says_finished_when_the_run_that_draws_it_has_ended(tmp_path: Pat
     assert "0.1.0" in Path(said["report"]).read_text()
 
 
-def test_images_of_the_users_own_go_into_a_page_beside_and_only_when_asked_for(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_images_are_only_on_private_page(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
     config = made.embedded(data=test_gallery.own(tmp_path / "data" / "mnist"))
     run = made.run(store, "unique_feature-1", made.tables(3), config)
@@ -512,7 +497,7 @@ def test_images_of_the_users_own_go_into_a_page_beside_and_only_when_asked_for(
     assert ("data:image" in private.read_text(), "data:image" in public.read_text()) == (True, False)
 
 
-def test_a_page_that_cannot_be_written_leaves_the_one_that_was_there(store: Store) -> None:
+def test_failed_write_keeps_old_page(store: Store) -> None:
     run = few(store)
     drawn = pages.draw(run)
     before = drawn.read_text()

@@ -38,7 +38,7 @@ def gathered(store: Store, *records: dict[str, Any]) -> Provenance:
     return gather(store, keys)
 
 
-def test_jobs_of_several_processes_and_calls_are_computed_in_one_way(store: Store) -> None:
+def test_processes_and_calls_are_no_difference(store: Store) -> None:
     other = {"worker": "here:2", "together": 4, "seconds": 9.5, "finished": "2026-11-21T09:01:00.000+00:00"}
     found = gathered(store, {}, other, {"worker": "there:1"})
     assert (found.differing, found.hosts, found.workers) == ((), {"here": 2, "there": 1}, 3)
@@ -47,7 +47,7 @@ def test_jobs_of_several_processes_and_calls_are_computed_in_one_way(store: Stor
     assert found.common["torch"] == "2.15.0"
 
 
-def test_the_way_of_training_is_said_and_how_fast_it_went_is_no_difference(store: Store) -> None:
+def test_speed_is_no_difference(store: Store) -> None:
     trained = {"way": "graph", "stack": 32, "steps_per_second": 9_000_000, "bytes_per_member": 10, "device_bytes": 99}
     other = {"stack": 7, "steps_per_second": 8_123_456.5, "bytes_per_member": 11, "device_bytes": 98, "busy": 1}
     other |= {"continued_from": 3}  # epoch of a checkpoint, which makes no difference
@@ -74,7 +74,7 @@ def test_jobs_computed_otherwise_are_counted_apart(store: Store, name: str, othe
     assert name not in found.common
 
 
-def test_a_job_that_never_loaded_torch_says_nothing_of_the_device(store: Store) -> None:
+def test_job_without_torch_has_no_device(store: Store) -> None:
     light = {name: value for name, value in RECORD.items() if name != "threads"} | {"device": "cpu"}
     store.write("a" * 64, pa.table({"number": [0]}), light)
     store.write("b" * 64, pa.table({"number": [1]}), RECORD)
@@ -86,7 +86,7 @@ def test_a_result_that_has_gone_is_counted_as_unread(store: Store) -> None:
     assert gather(store, ["c" * 64]).unread == 1
 
 
-def test_a_page_says_near_its_top_that_its_results_were_computed_in_two_ways(store: Store, tmp_path: Path) -> None:
+def test_two_ways_of_computation_have_a_notice(store: Store, tmp_path: Path) -> None:
     run = pages.ran(store, Spec("toys", "few"))
     assert "computed in" not in pages.words(pages.draw(run))
     moved = open_store(tmp_path / "moved")
@@ -100,7 +100,7 @@ def test_a_page_says_near_its_top_that_its_results_were_computed_in_two_ways(sto
     assert said.index(notice) < said.index("sum: 15")
 
 
-def test_a_run_that_failed_and_was_resumed_has_two_starts(store: Store, tmp_path: Path) -> None:
+def test_resumed_run_has_two_starts(store: Store, tmp_path: Path) -> None:
     run = pages.ran(store, Spec("toys", "few", {"trouble": "raise", "at": 2, "folder": str(tmp_path)}))
     (tmp_path / "mended").touch()
     resume(run.name, store, pages.HERE)
@@ -109,7 +109,7 @@ def test_a_run_that_failed_and_was_resumed_has_two_starts(store: Store, tmp_path
     assert (second.ended, second.progress.stored, second.progress.done, second.progress.failed) == ("finished", 5, 2, 0)
 
 
-def test_a_killed_start_has_no_end_and_took_until_its_last_event(store: Store) -> None:
+def test_killed_start_ends_at_last_event(store: Store) -> None:
     run = pages.ran(store, Spec("toys", "few"))
     log = run.journal.folder / "events.jsonl"
     lines = log.read_text().splitlines(keepends=True)
@@ -121,7 +121,7 @@ def test_a_killed_start_has_no_end_and_took_until_its_last_event(store: Store) -
     assert only.progress.elapsed == pytest.approx(last - first, abs=1e-6)
 
 
-def test_a_sweep_is_one_start_in_which_shared_jobs_count_once(store: Store) -> None:
+def test_shared_jobs_of_sweep_count_once(store: Store) -> None:
     swept = pages.ran(store, Spec("toys", "few", sweep={"parts": ["2", "3"]}))
     (only,) = starts(swept)
     assert (only.ended, only.progress.planned, only.progress.done) == ("finished", 5, 5)

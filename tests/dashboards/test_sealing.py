@@ -47,18 +47,18 @@ def stamp(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def stamped(engram: Here, stamp: Path) -> Path:
-    """The page of a run, of which nothing is computed yet, about a picture of the user's own."""
+    """The page of a run without results, about the user's own image."""
     store = open_store(engram.folder / "engram-store")
     return pages.draw(pages.ran(store, Spec("unique_feature", "smoke", {"feature": f"picture:{stamp}"}), UNSTARTED))
 
 
 def states(engram: Here, *arguments: str, code: int = 0) -> dict[str, str]:
-    """What `engram verify` says of each thing."""
+    """The state of each item in the output of `engram verify`."""
     checks: list[dict[str, Any]] = engram.json("verify", *arguments, code=code)["checks"]
     return {f"{check['what']} {check['name'].partition(' of ')[0]}": check["state"] for check in checks}
 
 
-def test_a_page_as_it_was_written_agrees_with_its_store(tmp_path: Path, page: Path) -> None:
+def test_unchanged_page_agrees_with_store(tmp_path: Path, page: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     done = Shell(tmp_path / "elsewhere")("verify", str(page))  # finds the store that the page lies in
     run = page.parent.name
@@ -72,9 +72,7 @@ def test_a_page_as_it_was_written_agrees_with_its_store(tmp_path: Path, page: Pa
     assert done.stderr == ""
 
 
-def test_a_page_is_compared_with_the_store_it_lies_in_before_any_other_that_has_its_run(
-    engram: Here, page: Path, tmp_path: Path
-) -> None:
+def test_page_is_compared_with_its_own_store(engram: Here, page: Path, tmp_path: Path) -> None:
     (tmp_path / "engram-store").rename(tmp_path / "mine")
     shutil.copytree(tmp_path / "mine", tmp_path / "engram-store")  # the default one
     for result in (tmp_path / "engram-store").glob("results/*/*.arrow"):
@@ -82,7 +80,7 @@ def test_a_page_is_compared_with_the_store_it_lies_in_before_any_other_that_has_
     own = str(tmp_path / "mine" / page.relative_to(tmp_path / "engram-store"))
     assert {"agrees"} == set(states(engram, own).values())
     assert states(engram, own, "--store", "engram-store", code=1)["table parts"] == "changed"
-    engram.env["ENGRAM_STORE"] = "engram-store"  # says where stores are by default, and nothing of this page
+    engram.env["ENGRAM_STORE"] = "engram-store"  # only the default store, not the store of this page
     assert {"agrees"} == set(states(engram, own).values())
 
 
@@ -105,7 +103,7 @@ def test_one_changed_digit_of_the_page_is_found(engram: Here, page: Path) -> Non
     assert "2 agree, 2 changed, 0 not checked" in done.stdout
 
 
-def test_a_changed_a_damaged_and_a_lost_result_are_found(engram: Here, page: Path) -> None:
+def test_changed_damaged_and_lost_results_are_detected(engram: Here, page: Path) -> None:
     store = open_store(engram.folder / "engram-store")
     [parts] = [keys for name, keys in pages_roots(page).items() if name == "parts"]
     first, second = (next((engram.folder / "engram-store").glob(f"results/*/{key}.arrow")) for key in parts)
@@ -120,11 +118,11 @@ def test_a_changed_a_damaged_and_a_lost_result_are_found(engram: Here, page: Pat
     changed = table.set_column(0, table.schema.field(0), [[41]])
     store.write(parts[0], changed, {name: value for name, value in record.items() if name not in ("key", "content")})
     checks = engram.json("verify", str(page), code=1)["checks"]
-    assert (checks[2]["state"], checks[2]["note"]) == ("changed", "its results are others now")
+    assert (checks[2]["state"], checks[2]["note"]) == ("changed", "its results have changed")
     second.write_bytes(second.read_bytes()[:-20])
     line = engram("verify", str(page), code=1).stdout.splitlines()[2]
     assert line.startswith(
-        f"changed   table parts of {page.parent.name}: result {parts[1]} was damaged: it is cut short"
+        f"changed   table parts of {page.parent.name}: result {parts[1]} was damaged: it is truncated"
     )
 
 
@@ -133,7 +131,7 @@ def pages_roots(page: Path) -> dict[str, list[str]]:
     return roots
 
 
-def test_what_is_not_here_is_not_checked_and_that_is_no_error(engram: Here, stamped: Path, tmp_path: Path) -> None:
+def test_missing_items_are_unchecked(engram: Here, stamped: Path, tmp_path: Path) -> None:
     received = tmp_path / "received.html"
     stamped.rename(received)
     (tmp_path / "engram-store").rename(tmp_path / "gone")
@@ -145,14 +143,12 @@ def test_what_is_not_here_is_not_checked_and_that_is_no_error(engram: Here, stam
     assert states(engram, str(received), "--store", "gone")["table summary"] == "agrees"
     missing = sum(state == "unchecked" for state in found.values())
     said = engram("verify", str(received)).stdout.splitlines()[-1]
-    assert said.startswith(f"Of {len(found)} things {missing} were not checked: nothing is said of them (--strict")
-    assert "nothing is said of them" in engram("verify", str(received), "--strict", code=1).stdout.splitlines()[-1]
+    assert said.startswith(f"{missing} of {len(found)} items were not checked, so they may have changed (--strict")
+    assert "they may have changed" in engram("verify", str(received), "--strict", code=1).stdout.splitlines()[-1]
     assert "--strict is given without a page" in engram("verify", "--strict", "--store", "gone", code=2).stderr
 
 
-def test_a_file_is_checked_where_the_run_found_it_or_where_it_is_given(
-    engram: Here, stamped: Path, stamp: Path, tmp_path: Path
-) -> None:
+def test_file_is_checked_at_original_or_given_path(engram: Here, stamped: Path, stamp: Path, tmp_path: Path) -> None:
     assert states(engram, str(stamped))["file stamp.png"] == "agrees"
     kept = shutil.copy(stamp, tmp_path / "kept.png")
     stamp.write_bytes(stamp.read_bytes() + b"!")
@@ -161,16 +157,16 @@ def test_a_file_is_checked_where_the_run_found_it_or_where_it_is_given(
     assert states(engram, str(stamped), "--file", str(stamp), code=1)["file stamp.png"] == "changed"
     stamp.unlink()
     checks = engram.json("verify", str(stamped))["checks"]
-    assert ("unchecked", f"there is no file {stamp}; name it with --file") == (checks[-1]["state"], checks[-1]["note"])
+    assert ("unchecked", f"there is no file {stamp}; give it by --file") == (checks[-1]["state"], checks[-1]["note"])
 
 
-def test_a_file_on_which_the_page_does_not_rest_is_said_to_be_none(engram: Here, page: Path, tmp_path: Path) -> None:
+def test_unrelated_file_is_refused(engram: Here, page: Path, tmp_path: Path) -> None:
     (tmp_path / "other.pt").write_bytes(b"weights")
     line = engram("verify", str(page), "--file", "other.pt", code=1).stdout.splitlines()[4]
-    assert line == "changed   file other.pt: the page rests on nothing with this content or name"
+    assert line == "changed   file other.pt: the page depends on no file with this content or name"
 
 
-def test_a_data_set_in_a_folder_is_checked_where_it_is_given(engram: Here, tmp_path: Path) -> None:
+def test_data_set_is_checked_at_given_path(engram: Here, tmp_path: Path) -> None:
     for split, count in (("train", 6), ("test", 4)):
         for label in "ab":
             folder = tmp_path / "scans" / split / label
@@ -197,7 +193,7 @@ def test_a_data_set_in_a_folder_is_checked_where_it_is_given(engram: Here, tmp_p
     ("arguments", "code", "line"),
     [
         (("none.html",), 2, "cannot read the page none.html: No such file or directory"),
-        (("old.html",), 1, "old.html has no seal: it was written by an earlier version of Engram, or is no report of"),
+        (("old.html",), 1, "old.html has no seal: an earlier version of Engram wrote it, or it is not a report"),
         (("report.html", "--file", "none.pt"), 2, "--file none.pt: No such file or directory"),
         (("report.html", "--file", "/proc/self/mem"), 2, "--file /proc/self/mem: Input/output error"),
         (("report.html", "--store", "none"), 2, "there is no store at none"),
@@ -226,7 +222,7 @@ def test_the_seal_is_seen_and_no_script(smoke: Run, browser: Browser) -> None:
     assert [opened.evaluate("document.scripts.length"), opened.complaints()] == [0, []]
 
 
-def test_a_list_that_the_page_has_already_does_not_stand_twice(smoke: Run) -> None:
+def test_audited_items_are_listed_once(smoke: Run) -> None:
     page = f'<table id="audited"><tr><td>digits</table>{PLACEHOLDER}'
     sealed = add_seal(page, [smoke], "report.html")
     assert sealed.count('id="audited"') == 1

@@ -48,23 +48,25 @@ def opened(browser: Browser, drawn: Path) -> Page:
     return browser.open(drawn, width=390)
 
 
-def test_the_certificate_comes_first_then_the_front_the_trials_and_how_it_goes_on(made: Made, drawn: Path) -> None:
+def test_page_has_certificate_front_trials_and_next_command(made: Made, drawn: Path) -> None:
     said = pages.words(drawn)
     sentence = made.told["recommendation"]["sentence"]
     places = [
-        "Asked Which training memorises least, and is still useful enough? 4 trainings that differ in rate and wide",
-        "Answered recommended",
+        "Question Which training memorises least and is still useful enough? 4 trainings with different rate and wide",
+        "Answer recommended",
         sentence,
-        "0.320: what was found",
-        "By which rule",
+        "0.320: estimate",
+        "What this means Recommended:",
+        "How reliable is this?",
         "at most 2.5 of 100 searches",
-        "What it does not say",
-        "What to do next Train with rate=0.006, wide=false",
-        "What was audited, and the result",
-        "What does it cost to memorise less?",
+        "What this does not show",
+        "Next steps Train with rate=0.006, wide=false",
+        "Audited items and results",
+        "Rule and statistics Rule",
+        "How much utility does less memorisation cost?",
         "Audited again with fresh seeds",
-        "Of the search",
-        "What varied rate 0.006,0.01 wide false,true",
+        "Trials of the search",
+        "Varied settings rate 0.006,0.01 wide false,true",
         f"engram search --resume {made.name} --trials 8",
     ]
     found = [said.find(place) for place in places]
@@ -72,7 +74,7 @@ def test_the_certificate_comes_first_then_the_front_the_trials_and_how_it_goes_o
     assert sorted(found) == found
 
 
-def test_every_number_of_a_trial_is_the_tables_digit_for_digit(made: Made, opened: Page) -> None:
+def test_trial_numbers_equal_tables(made: Made, opened: Page) -> None:
     table = rows(made)
     found = opened.evaluate(TABLES)
     assert len(found) == len(table) == 7
@@ -83,7 +85,7 @@ def test_every_number_of_a_trial_is_the_tables_digit_for_digit(made: Made, opene
         assert row["front"] == ("front" in name)
 
 
-def test_it_is_whole_for_who_cannot_see_fits_a_telephone_and_asks_for_nothing(opened: Page) -> None:
+def test_search_page_is_accessible_and_fits_a_phone(opened: Page) -> None:
     found = opened.evaluate(STRUCTURE)
     assert (found["headings"][0], found["headings"].count(1)) == (1, 1)
     assert all(below - above <= 1 for above, below in pairwise(found["headings"]))
@@ -96,7 +98,7 @@ def test_it_is_whole_for_who_cannot_see_fits_a_telephone_and_asks_for_nothing(op
     assert len(opened.requests()) == 1
 
 
-def test_it_leads_to_the_pages_of_runs_that_are_drawn(searched: Made, tmp_path: Path) -> None:
+def test_search_page_links_to_drawn_runs(searched: Made, tmp_path: Path) -> None:
     made = searched.copied(tmp_path)
     first = rows(made)[0]["run"]
     pages.draw(open_run(open_store(str(made.store)), first))
@@ -112,10 +114,10 @@ def test_a_trials_page_leads_back_to_its_search(searched: Made, browser: Browser
     first = rows(made)[0]["run"]
     alone = pages.draw(open_run(store, first))
     assert "../" not in alone.read_text()  # there is no page to lead to
-    assert f"of a search the start and trial 2 of {made.name} made" in pages.words(alone)
+    assert f"search the start and trial 2 of {made.name} created" in pages.words(alone)
     search = pages.draw(run_of(made))
     page = pages.draw(open_run(store, first))
-    assert f"It is the start and trial 2 of {made.name}, whose page is opened by engram report" in pages.words(page)
+    assert f"This run is the start and trial 2 of {made.name}. engram report" in pages.words(page)
     window = browser.open(page, width=900)
     box = "document.querySelector('header dd a').getBoundingClientRect()"
     x, y = window.evaluate(f"(box => [box.x + box.width / 2, box.y + box.height / 2])({box})")
@@ -138,7 +140,7 @@ def test_its_seal_holds_until_a_trial_is_another(searched: Made, tmp_path: Path)
     assert [f"trials of {made.name}", page.name] == changed
 
 
-def test_a_search_that_has_not_ended_says_so_and_shows_how_far_it_has_come(searched: Made, tmp_path: Path) -> None:
+def test_unfinished_search_has_a_notice(searched: Made, tmp_path: Path) -> None:
     made = searched.copied(tmp_path)
     own = rows(made)[:4]
     own[1] |= {"state": "refused", "run": "", "note": "wide is on; <b>no</b>", "front": False}
@@ -151,7 +153,7 @@ def test_a_search_that_has_not_ended_says_so_and_shows_how_far_it_has_come(searc
     assert "There is no answer yet." in said
     assert "refused: wide is on; <b>no</b>" in said
     assert "stopped early at epoch 2" in said
-    assert f"engram search --resume {made.name} It goes on" in said
+    assert f"engram search --resume {made.name} The command continues" in said
 
 
 def found(made: Made) -> SearchResults:
@@ -160,25 +162,23 @@ def found(made: Made) -> SearchResults:
     return search
 
 
-def test_every_kind_of_trial_has_a_shape_of_its_own(made: Made) -> None:
+def test_each_kind_of_trial_has_its_own_shape(made: Made) -> None:
     kinds = [point.kind for point in pareto_front.points(found(made))]
     assert {"start", "winner", "front", "fresh start", "fresh winner"} <= set(kinds)
     looks = [(look.marker, look.filled, look.size) for look in LOOKS.values()]
     assert len(set(looks)) == len(looks)
 
 
-def test_the_drawing_tells_in_words_what_it_shows_and_where_the_allowance_is(made: Made) -> None:
+def test_figure_has_text_alternative_and_utility_limit(made: Made) -> None:
     (figure,) = figures(run_of(made))
     assert "Start: memory 0.8" in figure.alt
     assert "Winner, fresh seeds, trial 1: memory 0.4" in figure.alt
-    for words in ("memory, nats (lower is better)", "skill, share", "least utility that is allowed", "on the front"):
+    for words in ("memory, nats (lower is better)", "skill, share", "lowest acceptable utility", "on the front"):
         assert words in figure.svg
-    assert "the answer rests on the hollow marks alone" in figure.caption
+    assert "Hollow marks: audited again with fresh seeds." in figure.caption
 
 
-def test_less_memory_is_left_and_more_use_up_whichever_way_they_are_measured(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_axes_point_towards_better_values(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(made)
     objectives = run.objectives
     assert objectives is not None
@@ -205,11 +205,11 @@ def test_less_memory_is_left_and_more_use_up_whichever_way_they_are_measured(
     assert low_too < high_too
 
 
-def test_of_a_search_whose_audit_is_gone_the_page_still_has_the_trials(searched: Made, tmp_path: Path) -> None:
+def test_search_of_missing_audit_shows_trials(searched: Made, tmp_path: Path) -> None:
     made = searched.copied(tmp_path)
     for run in [made.name, *{row["run"] for row in rows(made)}]:
         there = journal(made).sibling(run)
         there.rewrite({**there.about(), "audit": "gone"})
     said = pages.words(pages.draw(run_of(made)))
     assert "0.006" in said
-    assert "memorization 95 % interval utility 95 % interval" in said
+    assert "memorisation 95 % interval utility 95 % interval" in said

@@ -37,31 +37,31 @@ def verdicts(table: pa.Table) -> Figure | None:
     names = set(table.column_names)
     if not names >= IN_FAMILY and not names >= AMONG_ALL:
         return None
-    p_value, called = numbers(table, "p_value"), integers(table, "called") == 1
+    p_value, is_called = numbers(table, "p_value"), integers(table, "called") == 1
     among_all = names >= AMONG_ALL
     if among_all:
         # Equal counts of cells would overlap.
-        left = numbers(table, "read_out") + 0.5 * ((np.arange(table.num_rows) * GOLDEN) % 1 - 0.5)
+        x_values = numbers(table, "read_out") + 0.5 * ((np.arange(table.num_rows) * GOLDEN) % 1 - 0.5)
         caption, across = _glyph_caption(table), "cells of the glyph read out"
         null = float(numbers(table, "read_by_chance").mean())
     else:
-        left = numbers(table, "shift")
+        x_values = numbers(table, "shift")
         caption, across, null = _family_caption(table), "shift towards the label, nats", 0.0
     title = "Which canaries are remembered?"
-    words = _describe_verdicts(integers(table, "canary"), p_value, called)
+    words = _describe_verdicts(integers(table, "canary"), p_value, is_called)
     wide = bool(p_value.min() < WIDE)
-    look = mark("canary", len(left))
+    look = mark("canary", len(x_values))
     hollow = look | {"markerfacecolor": drawing.light("paper"), "markeredgewidth": 1.1}
 
     def draw_canaries(axes: Any) -> None:
-        for chosen, style in ((called, look), (~called, hollow)):
-            axes.plot(left[chosen], p_value[chosen], **style)
+        for group, style in ((is_called, look), (~is_called, hollow)):
+            axes.plot(x_values[group], p_value[group], **style)
 
     def lift(axes: Any) -> None:
         drawing.set_log_y_axis(axes, wide)
         axes.set_ylim(1.3, float(p_value.min()) / 1.5)
 
-    limits = drawing.padded_limits([null, *left.tolist()])
+    limits = drawing.padded_limits([null, *x_values.tolist()])
     counted = Axis(across, limits, whole=True) if null else Axis(across, limits, most=None)  # of cells, if any
     return Chart(
         "canaries",
@@ -85,8 +85,8 @@ def verdicts(table: pa.Table) -> Figure | None:
 def _family_caption(table: pa.Table) -> str:
     """The caption for ranks in the feature's family."""
     members, n = int(integers(table, "members").min()), table.num_rows
-    least = int(np.ceil(n / (FDR * members) - 1e-9))
-    floor = f" With this number of others, fewer than {least} could not be called." if least > 1 else ""
+    fewest_called = int(np.ceil(n / (FDR * members) - 1e-9))
+    floor = f" With this number of others, fewer than {fewest_called} could not be called." if fewest_called > 1 else ""
     return (
         "Each mark is one canary. Across: increase of log P(label | feature) from its control model to its own model, "
         f"less the mean increase for the {members - 1} others of the feature's family. Up: p-value of its rank among "
@@ -110,14 +110,14 @@ def _glyph_caption(table: pa.Table) -> str:
     )
 
 
-def _describe_verdicts(rows: NDArray[np.int64], p_value: Array, called: np.ndarray) -> str:
+def _describe_verdicts(rows: NDArray[np.int64], p_value: Array, is_called: np.ndarray) -> str:
     n = len(p_value)
-    listed = ", ".join(str(row) for row in rows[called][:FLAGGED])
-    more = f" and {int(called.sum()) - FLAGGED} more" if called.sum() > FLAGGED else ""
-    which = f": rows {listed}{more} of the training images" if called.any() else ""
+    row_list = ", ".join(str(row) for row in rows[is_called][:FLAGGED])
+    more = f" and {int(is_called.sum()) - FLAGGED} more" if is_called.sum() > FLAGGED else ""
+    which = f": rows {row_list}{more} of the training images" if is_called.any() else ""
     small = int((p_value <= LEVEL).sum())
     return (
-        f"{int(called.sum())} of {n} canaries called memorised{which}; {small} of {n} p-values at most {LEVEL:g}, "
+        f"{int(is_called.sum())} of {n} canaries called memorised{which}; {small} of {n} p-values at most {LEVEL:g}, "
         f"smallest {drawing.format_number(float(p_value.min()))}, median "
         f"{drawing.format_number(float(np.median(p_value)))}."
     )
@@ -159,20 +159,20 @@ def exact_ranks(table: pa.Table) -> Figure | None:
     )
     looks = dict(zip((score.score for score in scores), drawing.SERIES, strict=False))
     foot = legend.LISTED * (len(scores) + 1) + 0.12
-    least = min(float(score.carried.min()) for score in scores) / 2
-    levels = np.geomspace(least, 1, 60)
+    smallest_p = min(float(score.carried.min()) for score in scores) / 2
+    levels = np.geomspace(smallest_p, 1, 60)
     layers: list[Layer] = [line(levels, levels, "muted", linewidth=1.2, linestyle=(0, (1, 2)))]
     for score in reversed([score for score in scores if score.score in looks]):
         colour, _, dash = looks[score.score]
-        x, y = _share_steps(score.carried, least)
+        x, y = _share_steps(score.carried, smallest_p)
         layers.append(line(x, y, colour, drawstyle="steps-post", linewidth=1.6, linestyle=dash))
         if len(score.others):
-            at = np.searchsorted(score.others, levels, side="right") / len(score.others)
-            layers.append(line(levels, at, colour, linewidth=1.0, linestyle=(0, (4, 2))))
+            shares = np.searchsorted(score.others, levels, side="right") / len(score.others)
+            layers.append(line(levels, shares, colour, linewidth=1.0, linestyle=(0, (4, 2))))
     panel = Panel(
         (0.68, foot + 0.55, drawing.WIDTH - 0.85, 2.05),
         layers,
-        Axis("p at most", most=None, log=[least, 1.0]),
+        Axis("p at most", most=None, log=[smallest_p, 1.0]),
         Axis("share of canaries", (0, 1.02), most=None),
     )
     return Chart(
@@ -185,8 +185,8 @@ def exact_ranks(table: pa.Table) -> Figure | None:
         listing=(
             foot,
             [
-                (name, look, found.describe_share(LEVELS[0]))
-                for (name, look), found in zip(looks.items(), scores, strict=False)
+                (name, look, score_ranks.describe_share(LEVELS[0]))
+                for (name, look), score_ranks in zip(looks.items(), scores, strict=False)
             ],
             f"found at p ≤ {LEVELS[0]:g}",
         ),
@@ -208,10 +208,10 @@ def describe_ranks(score: Ranks) -> str:
     return f"{words}; of {len(score.others)} features not carried {alarms}."
 
 
-def _share_steps(p_values: Array, least: float) -> tuple[Array, Array]:
+def _share_steps(p_values: Array, smallest_p: float) -> tuple[Array, Array]:
     """The steps of the share of p-values at most p, from the least p to 1."""
     n = len(p_values)
-    return np.r_[least, p_values, 1.0], np.r_[0.0, np.arange(1, n + 1) / n, 1.0]
+    return np.r_[smallest_p, p_values, 1.0], np.r_[0.0, np.arange(1, n + 1) / n, 1.0]
 
 
 @with_columns(EXACT, list)
@@ -219,8 +219,8 @@ def read_ranks(table: pa.Table) -> Iterator[Ranks]:
     """Each score's p-values, in the table's order of scores."""
     for (score,), rows in groups(table, "score").items():
         feature, p_value = texts(rows, "feature"), numbers(rows, "p_value")
-        there, was_drawn = ~np.isnan(p_value), integers(rows, "drawn") == 1
-        carried = there & (feature == "canary")
+        is_known, was_drawn = ~np.isnan(p_value), integers(rows, "drawn") == 1
+        carried = is_known & (feature == "canary")
         if carried.any():
-            others = np.sort(p_value[there & (feature == "other")])
-            yield Ranks(score, np.sort(p_value[carried]), others, bool(was_drawn[carried].all()))
+            other_p_values = np.sort(p_value[is_known & (feature == "other")])
+            yield Ranks(score, np.sort(p_value[carried]), other_p_values, bool(was_drawn[carried].all()))

@@ -52,18 +52,24 @@ class RocCurve:
 
     def describe(self) -> str:
         """The detection rate at LEVEL, with its interval."""
-        at = self.index_at(LEVEL)
-        return f"{drawing.format_number(self.detected[at])}{drawing.format_interval(self.low[at], self.high[at])}"
+        index = self.index_at(LEVEL)
+        return (
+            f"{drawing.format_number(self.detected[index])}{drawing.format_interval(self.low[index], self.high[index])}"
+        )
 
 
-def detection(table: pa.Table, called: pa.Table) -> Figure | None:
+def detection(table: pa.Table, calls_table: pa.Table) -> Figure | None:
     """Detection rate over false positive rate, complete and near 0; the estimator that detects most at 5 % first."""
-    known = roc_curves(table)
-    if not known:
+    curves_found = roc_curves(table)
+    if not curves_found:
         return None
-    shown = known[: len(drawing.SERIES)]
-    operating = operating_points(called)
-    more = f" {len(known) - len(shown)} estimators that detect less are not drawn." if len(known) > len(shown) else ""
+    drawn_curves = curves_found[: len(drawing.SERIES)]
+    operating = operating_points(calls_table)
+    more = (
+        f" {len(curves_found) - len(drawn_curves)} estimators that detect less are not drawn."
+        if len(curves_found) > len(drawn_curves)
+        else ""
+    )
     marks = (
         "Mark: rates at p ≤ 0.05 of the estimator's own test; to the right of the vertical line, it calls too many "
         "control models. "
@@ -71,7 +77,7 @@ def detection(table: pa.Table, called: pa.Table) -> Figure | None:
     paired = (
         "False positives of the paired family rank are calls of the same pair for a feature that its canary did not "
         "carry. "
-        if any(curve.estimator == "paired family rank" for curve in known)
+        if any(curve.estimator == "paired family rank" for curve in curves_found)
         else ""
     )
     caption = (
@@ -79,46 +85,46 @@ def detection(table: pa.Table, called: pa.Table) -> Figure | None:
         f"feature, that it calls at the same threshold. Dotted: chance; vertical line: {LEVEL:.0%} false positives. "
         "The summary's rates at 5 % take each threshold from the control models of other canaries. "
         f"{marks if operating else ''}{paired}Shade on the right: 95 % "
-        f"Wilson intervals. n: {format_range([curve.n for curve in known])} trainings "
+        f"Wilson intervals. n: {format_range([curve.n for curve in curves_found])} trainings "
         f"of each kind. The legend is ordered by the detection rate at {LEVEL:.0%}.{more}"
     )
-    rates = ", ".join(f"{curve.estimator} {curve.describe()}" for curve in known)
+    rates = ", ".join(f"{curve.estimator} {curve.describe()}" for curve in curves_found)
     alt = f"Detected at {LEVEL:.0%} false positives: {rates}." + "".join(
         f" {curve.estimator} at p ≤ 0.05: {operating[curve.estimator][1]:.0%} of canary models and "
         f"{operating[curve.estimator][0]:.0%} of control models."
-        for curve in known
+        for curve in curves_found
         if curve.estimator in operating
     )
     title = "Which estimator finds the models that saw the feature, and with how many false alarms?"
-    return _detection_chart(shown, operating, title, caption, alt).figure()
+    return _detection_chart(drawn_curves, operating, title, caption, alt).figure()
 
 
 def _detection_chart(
-    shown: Sequence[RocCurve], operating: Mapping[str, tuple[float, float]], title: str, caption: str, alt: str
+    drawn_curves: Sequence[RocCurve], operating: Mapping[str, tuple[float, float]], title: str, caption: str, alt: str
 ) -> Chart:
     """The complete curves on the left, their beginning on the right, the legend below."""
-    looks = estimator_looks([curve.estimator for curve in shown])
-    side, foot = 1.88, legend.LISTED * (len(shown) + 1) + 0.12
+    looks = estimator_looks([curve.estimator for curve in drawn_curves])
+    side, foot = 1.88, legend.LISTED * (len(drawn_curves) + 1) + 0.12
     height = side + foot + 0.85
     panels = [
         Panel(
-            (left, foot + 0.55, side, side),
+            (x_start, foot + 0.55, side, side),
             [
                 line([0, 1], [0, 1], "muted", linewidth=1.2, linestyle=(0, (1, 2))),
                 upright(LEVEL, {"color": drawing.light("muted"), "linewidth": 0.9}),
                 *chain.from_iterable(
-                    _roc_layers(curve, looks[curve.estimator], operating.get(curve.estimator), most)
-                    for curve in reversed(shown)
+                    _roc_layers(curve, looks[curve.estimator], operating.get(curve.estimator), x_limit)
+                    for curve in reversed(drawn_curves)
                 ),
             ],
-            Axis(limits=(0, most)),
-            Axis("detection rate" if most == 1.0 else "", (0, 1.02)),
-            "all" if most == 1.0 else f"up to {ZOOM:.0%}",
+            Axis(limits=(0, x_limit)),
+            Axis("detection rate" if x_limit == 1.0 else "", (0, 1.02)),
+            "all" if x_limit == 1.0 else f"up to {ZOOM:.0%}",
         )
-        for left, most in ((0.68, 1.0), (3.14, ZOOM))
+        for x_start, x_limit in ((0.68, 1.0), (3.14, ZOOM))
     ]
     middle = ((0.68 + side + 0.29) / drawing.WIDTH, (foot + 0.1) / height)
-    entries = [(shorten(curve.estimator, LETTERS), looks[curve.estimator], curve.describe()) for curve in shown]
+    entries = [(shorten(curve.estimator, LETTERS), looks[curve.estimator], curve.describe()) for curve in drawn_curves]
     return Chart(
         "detection", title, caption, alt, height, panels,
         listing=(foot, entries, f"detected at {LEVEL:.0%}"),
@@ -127,15 +133,15 @@ def _detection_chart(
 
 
 def _roc_layers(
-    curve: RocCurve, series: legend.Series, called: tuple[float, float] | None, most: float
+    curve: RocCurve, series: legend.Series, operating_point: tuple[float, float] | None, x_limit: float
 ) -> Iterator[Layer]:
     """A curve in steps, with shaded intervals near 0 and a mark at its own p-value of 5 %."""
     colour, marker, dash = series
-    if most == ZOOM:
+    if x_limit == ZOOM:
         yield area(curve.false, curve.low, curve.high, colour, step="post", alpha=0.1)
     yield line(curve.false, curve.detected, colour, drawstyle="steps-post", linewidth=1.5, linestyle=dash)
-    if called is not None and called[0] <= most:
-        yield marks([called[0]], [called[1]], colour, marker, 6, clip_on=False, zorder=3)
+    if operating_point is not None and operating_point[0] <= x_limit:
+        yield marks([operating_point[0]], [operating_point[1]], colour, marker, 6, clip_on=False, zorder=3)
 
 
 @with_columns(("estimator", "n", *ROC_COLUMNS), list)
@@ -144,11 +150,11 @@ def roc_curves(table: pa.Table) -> list[RocCurve]:
     curves = []
     for (name,), rows in groups(table, "estimator").items():
         columns = [numbers(rows, column) for column in ROC_COLUMNS]
-        there = ~np.isnan(columns).any(axis=0)
-        if there.any():
-            order = np.lexsort((columns[1][there], columns[0][there]))
-            false, detected, low, high = (column[there][order] for column in columns)
-            curves.append(RocCurve(name, false, detected, low, high, int(integers(rows, "n")[there].max())))
+        is_complete = ~np.isnan(columns).any(axis=0)
+        if is_complete.any():
+            order = np.lexsort((columns[1][is_complete], columns[0][is_complete]))
+            false, detected, low, high = (column[is_complete][order] for column in columns)
+            curves.append(RocCurve(name, false, detected, low, high, int(integers(rows, "n")[is_complete].max())))
     return sorted(curves, key=lambda curve: -float(curve.detected[curve.index_at(LEVEL)]))
 
 
@@ -157,8 +163,8 @@ def operating_points(table: pa.Table) -> dict[str, tuple[float, float]]:
     """Estimator -> the share of control models and of canary models that its own p-value calls at 5 %."""
     shares = {}
     for (name,), rows in groups(table, "estimator").items():
-        model, called = texts(rows, "model"), integers(rows, "called")
-        twins, canaries = called[model == "twin"], called[model == "canary"]
+        model, is_called = texts(rows, "model"), integers(rows, "called")
+        twins, canaries = is_called[model == "twin"], is_called[model == "canary"]
         if len(twins) and len(canaries):
             shares[name] = (float(twins.mean()), float(canaries.mean()))
     return shares
@@ -166,9 +172,9 @@ def operating_points(table: pa.Table) -> dict[str, tuple[float, float]]:
 
 def estimator_looks(names: Sequence[str]) -> Mapping[str, legend.Series]:
     """The look of each estimator: fixed for the audit's own estimators, one of the unused looks for others."""
-    own = dict(zip(ESTIMATORS, drawing.SERIES, strict=True))
-    left = [look for name, look in own.items() if name not in names]
-    return {name: own[name] if name in own else left.pop(0) for name in names}
+    fixed_looks = dict(zip(ESTIMATORS, drawing.SERIES, strict=True))
+    unused_looks = [look for name, look in fixed_looks.items() if name not in names]
+    return {name: fixed_looks[name] if name in fixed_looks else unused_looks.pop(0) for name in names}
 
 
 def rates_by_models(summary: Sequence[Row]) -> Figure | None:
@@ -192,12 +198,12 @@ def rates_by_models(summary: Sequence[Row]) -> Figure | None:
     places = sorted({row["models"] for _, rows in lines for row in rows})
     looks = estimator_looks([name for name, _ in lines])
     layers: list[Layer] = [level(LEVEL, DOTTED)]
-    for at, (name, rows) in enumerate(lines):
+    for index, (name, rows) in enumerate(lines):
         colour, marker, dash = looks[name]
-        x = np.array([places.index(row["models"]) for row in rows]) + (at - (len(lines) - 1) / 2) * 0.07
+        x = np.array([places.index(row["models"]) for row in rows]) + (index - (len(lines) - 1) / 2) * 0.07
         look = {"marker": marker, "markersize": 5.5, "linestyle": dash, "linewidth": 1.2}
         layers.append(estimate_marks(x, rows, colour, 1.6, **look))
-    ticks = (range(len(places)), [f"{place:g}" for place in places])
+    ticks = (range(len(places)), [f"{model_count:g}" for model_count in places])
     across = Axis("canary models, each with its own seed", (-0.5, len(places) - 0.5), ticks=ticks, grid=False)
     return Chart(
         "by-models",

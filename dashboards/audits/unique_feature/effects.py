@@ -68,14 +68,14 @@ def effect(pairs: Pairs, summary: Sequence[Row]) -> Figure | None:
 def separation(pairs: Pairs) -> Figure | None:
     """Both scores of canary models over those of control models, with the band of the control models."""
     columns = {title: pairs.columns(name, f"twin_{name}") for name, title in SCORES.items()}
-    there = {title: both for title, both in columns.items() if len(both[0])}
-    if not there:
+    available = {title: columns_pair for title, columns_pair in columns.items() if len(columns_pair[0])}
+    if not available:
         return None
-    step, n = 1.5, max(len(canary) for canary, _ in there.values())
+    step, n = 1.5, max(len(canary) for canary, _ in available.values())
     facets = []
-    for title, (canary, twin) in there.items():
+    for title, (canary, twin) in available.items():
         limits = drawing.padded_limits([*canary.tolist(), *twin.tolist()])
-        across = Axis("nats" if title == list(there)[-1] else "", limits)
+        across = Axis("nats" if title == list(available)[-1] else "", limits)
         up = Axis(limits=(-0.55, 1.55))
         facets.append(Facet(strips(canary, twin), title, up, across, [drawing.remove_y_axis]))
     panels = facet_panels(facets, step, gap=0.6, margins=(0.15, 0.15))
@@ -88,8 +88,8 @@ def separation(pairs: Pairs) -> Figure | None:
         "The height within a row has no meaning. One training each: no intervals."
     )
     heading = "Which score distinguishes models that saw the feature from models that did not?"
-    alt = " ".join(f"{title}: {_describe_strips(*both)}" for title, both in there.items())
-    height = step * len(there) + 0.55
+    alt = " ".join(f"{title}: {_describe_strips(*columns_pair)}" for title, columns_pair in available.items())
+    height = step * len(available) + 0.55
     return Chart("separation", heading, caption, alt, height, panels, legend_entries(n)).figure()
 
 

@@ -65,16 +65,16 @@ def family(table: pa.Table) -> Figure | None:
 
 def _family_chart(models: Sequence[RankedModel], title: str) -> Chart:
     """A row for each of the first models, with its rank."""
-    shown = models[:MOST]
-    step = 0.45 if len(shown) <= 3 else 0.27
-    y = np.arange(len(shown), dtype=np.int64)[::-1]
-    box = (1.12, 0.55, drawing.WIDTH - 2.2, step * len(shown))
-    sizes = {len(model.scores) for model in shown}
+    drawn_models = models[:MOST]
+    step = 0.45 if len(drawn_models) <= 3 else 0.27
+    y = np.arange(len(drawn_models), dtype=np.int64)[::-1]
+    box = (1.12, 0.55, drawing.WIDTH - 2.2, step * len(drawn_models))
+    sizes = {len(model.scores) for model in drawn_models}
     heading = f"rank of {sizes.pop()}" if len(sizes) == 1 else "rank"
-    limits = drawing.padded_limits([float(value) for model in shown for value in model.scores])
-    layers = [layer for height, model in zip(y, shown, strict=True) for layer in _model_layers(model, height)]
+    limits = drawing.padded_limits([float(value) for model in drawn_models for value in model.scores])
+    layers = [layer for height, model in zip(y, drawn_models, strict=True) for layer in _model_layers(model, height)]
     panel = row_panel(
-        Rows([model.name for model in shown], y, box, box[3] + 1.0),
+        Rows([model.name for model in drawn_models], y, box, box[3] + 1.0),
         [*layers, annotation(heading, (1.03, 1), (0, 3), "axes fraction", color=drawing.light("muted"))],
         Axis("standard deviations from the rest of the family", limits),
         margin=0.5,
@@ -88,11 +88,11 @@ def _family_chart(models: Sequence[RankedModel], title: str) -> Chart:
 
 def _model_layers(model: RankedModel, y: float) -> Iterator[Layer]:
     """One row: the scattered family, the audited feature, and its rank."""
-    others, (feature, *_) = model.scores[1:], model.scores
-    heights = y + 0.55 * ((np.arange(len(others)) * GOLDEN) % 1 - 0.5)
+    other_scores, (feature, *_) = model.scores[1:], model.scores
+    heights = y + 0.55 * ((np.arange(len(other_scores)) * GOLDEN) % 1 - 0.5)
     colour = KINDS[model.kind]
     # Short strokes look like dots, and those of a row are one element of the page.
-    strokes = drawing.segment_path(others, heights - 0.03, heights + 0.03)
+    strokes = drawing.segment_path(other_scores, heights - 0.03, heights + 0.03)
     yield line(*strokes, "muted", linewidth=2, solid_capstyle="butt", alpha=0.6)
     yield line([feature] * 2, [y - 0.42, y + 0.42], colour, linewidth=1.2, zorder=3)
     yield marks([feature], [y], colour, "D", 6.5, zorder=3)
@@ -106,24 +106,26 @@ def read_models(table: pa.Table) -> Iterator[RankedModel]:
     columns = [table[name].to_pylist() for name in ("model", "canary", "seed", "label")]
     member = integers(table, "member")
     names = list(zip(*columns, strict=True))
-    index = {name: at for at, name in enumerate(dict.fromkeys(names)) if name[0] in KINDS}
+    index = {name: index_of_model for index_of_model, name in enumerate(dict.fromkeys(names)) if name[0] in KINDS}
     which = np.array([index.get(name, -1) for name in names])
     log_p = table["log_p"].to_pylist()
-    places = {pair: at for at, pair in enumerate(dict.fromkeys(name[1:] for name in names))}
-    for name, at in sorted(index.items(), key=lambda item: (places[item[0][1:]], list(KINDS).index(item[0][0]))):
-        rows = np.flatnonzero((which == at) & (member >= 0))  # without the feature that no canary carried
+    places = {pair: index_of_model for index_of_model, pair in enumerate(dict.fromkeys(name[1:] for name in names))}
+    for name, index_of_model in sorted(
+        index.items(), key=lambda item: (places[item[0][1:]], list(KINDS).index(item[0][0]))
+    ):
+        rows = np.flatnonzero((which == index_of_model) & (member >= 0))  # without the feature that no canary carried
         rows = rows[np.argsort(member[rows], kind="stable")]
         values = np.array([log_p[row] for row in rows], np.float64)  # (members, classes)
         if len(rows) < 3 or member[rows[0]] != 0 or not np.isfinite(values).all():
             continue
         label = name[3]
-        drawn = population.standardise(values)[:, population.favoured_label(values[None], label)]
-        yield RankedModel(name[0], name[1], label, drawn, population.label_directed_scores(values[None], label))
+        drawn_scores = population.standardise(values)[:, population.favoured_label(values[None], label)]
+        yield RankedModel(name[0], name[1], label, drawn_scores, population.label_directed_scores(values[None], label))
 
 
 def figure_caption(models: Sequence[RankedModel]) -> str:
     sizes = sorted({len(model.scores) - 1 for model in models})
-    others = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    other_count = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     labels = {model.label is None for model in models}
     towards = (
         "the label of the canary"
@@ -134,7 +136,7 @@ def figure_caption(models: Sequence[RankedModel]) -> str:
     )
     left_out = f" The first {MOST} of {len(models)} models are drawn." if len(models) > MOST else ""
     return (
-        f"Each row is one model, with the feature (diamond) and {others} others of its family (dots at arbitrary "
+        f"Each row is one model, with the feature (diamond) and {other_count} others of its family (dots at arbitrary "
         f"heights): mean log P of {towards} over the probe images, less the family's mean, in its standard deviations. "
         "A model that never saw the feature has no reason to rank it first. p is its rank divided by the family's size "
         "(if the label is unknown, by each feature's highest standing). It is exact if the feature was drawn at "
@@ -155,10 +157,10 @@ def _describe_models(models: Sequence[RankedModel]) -> str:
                 f"{drawing.format_number(model.p_value)}."
             )
         elif of_kind:
-            called = sum(model.p_value <= LEVEL for model in of_kind)
+            called_count = sum(model.p_value <= LEVEL for model in of_kind)
             median = float(np.median([model.scores[0] for model in of_kind]))
             words.append(
-                f"{called} of {len(of_kind)} {KIND_NAMES[kind]} models have p at most {LEVEL}; in their median, the "
-                f"feature lies {drawing.format_number(median)} standard deviations from the rest."
+                f"{called_count} of {len(of_kind)} {KIND_NAMES[kind]} models have p at most {LEVEL}; in their median, "
+                f"the feature lies {drawing.format_number(median)} standard deviations from the rest."
             )
     return " ".join(words)

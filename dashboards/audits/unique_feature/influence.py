@@ -30,22 +30,22 @@ Marks = dict[
 ]  # score -> self-influence, and the scores of canaries and of control models
 
 
-def influence(pairs: Pairs, chosen: pa.Table, traced: pa.Table, summary: Sequence[Row]) -> Figure | None:
+def influence(pairs: Pairs, chosen_table: pa.Table, traced: pa.Table, summary: Sequence[Row]) -> Figure | None:
     """The scores of the canaries over the self-influence of their clean images."""
-    before = influence_by_row(chosen) or influence_by_row(traced)
-    shown: Marks = {}
+    before = influence_by_row(chosen_table) or influence_by_row(traced)
+    marks_by_score: Marks = {}
     for score in reversed(SCORES):
         canary, values, twin = pairs.columns("canary", score, f"twin_{score}")
         x = np.array([before.get(int(row), 0.0) for row in canary])
         if (x > 0).any():
-            shown[score] = (x[x > 0], values[x > 0], twin[x > 0])
-    if not shown:
+            marks_by_score[score] = (x[x > 0], values[x > 0], twin[x > 0])
+    if not marks_by_score:
         return None
-    n = max(len(x) for x, _, _ in shown.values())
+    n = max(len(x) for x, _, _ in marks_by_score.values())
     of_canaries, of_twins = correlation(summary), correlation(summary, "twin")
     words = [f"Pearson's r {r}." for r in (of_canaries, of_twins) if r]
-    words = [line if at == 0 else f"Control models: {line}" for at, line in enumerate(words)]
-    words += [f"{SCORES[score]}: {_describe_halves(*of_score)}" for score, of_score in shown.items()]
+    words = [line if index == 0 else f"Control models: {line}" for index, line in enumerate(words)]
+    words += [f"{SCORES[score]}: {_describe_halves(*of_score)}" for score, of_score in marks_by_score.items()]
     caption = (
         f"Each mark is one of {n} canary models: its score over the self-influence (TracInCP) of its clean training "
         "image, on a logarithmic scale. The control models, trained on the clean images, are the null: a slope that "
@@ -54,13 +54,13 @@ def influence(pairs: Pairs, chosen: pa.Table, traced: pa.Table, summary: Sequenc
     )
     title = "Are features remembered better in images that are hard to learn?"
     facets = []
-    for score, of_score in shown.items():
-        last = score == list(shown)[-1]
+    for score, of_score in marks_by_score.items():
+        last = score == list(marks_by_score)[-1]
         rest = f"; Pearson's r {of_canaries}" if score == "m" and of_canaries else ""
         across = Axis("self-influence of the clean image" if last else "", worded=last, log=of_score[0].tolist())
         heading = f"{SCORES[score].partition(',')[0]}, nats{rest}"
         facets.append(Facet(scatter(*of_score, n), heading, x=across))
-    panels, height = facet_panels(facets, PANEL, gap=0.45), PANEL * len(shown) + 0.72
+    panels, height = facet_panels(facets, PANEL, gap=0.45), PANEL * len(marks_by_score) + 0.72
     return Chart("influence", title, caption, " ".join(words), height, panels, legend_entries(n)).figure()
 
 
@@ -107,14 +107,14 @@ def _describe_halves(x: Array, values: Array, twin: Array) -> str:
 
 
 @with_columns(("self_influence",))
-def influences(everything: pa.Table, chosen: pa.Table) -> Figure | None:
+def influences(everything: pa.Table, chosen_table: pa.Table) -> Figure | None:
     """The distribution of self-influence over all training images, with the chosen canaries."""
     values = numbers(everything, "self_influence")
     values = values[~np.isnan(values)]
     positive = values[values > 0]
     if not len(positive):
         return None
-    ends = dict(influence_by_end(chosen))
+    ends = dict(influence_by_end(chosen_table))
     zero = f" {len(values) - len(positive)} have a value of 0 and are not drawn." if len(positive) < len(values) else ""
     caption = (
         "Self-influence (TracInCP: learning rate times squared length of the loss's slope, summed over checkpoints) of "
@@ -159,9 +159,9 @@ def decades(axes: Any) -> None:
 
 
 @with_columns(("end", "self_influence"), list)
-def influence_by_end(chosen: pa.Table) -> Iterator[tuple[str, Array]]:
+def influence_by_end(chosen_table: pa.Table) -> Iterator[tuple[str, Array]]:
     """The self-influence of the images chosen at either end."""
-    end, values = texts(chosen, "end"), numbers(chosen, "self_influence")
+    end, values = texts(chosen_table, "end"), numbers(chosen_table, "self_influence")
     for name in ENDS:
         of_end = values[(end == name) & (values > 0)]
         if len(of_end):
@@ -195,8 +195,8 @@ def influence_changes(table: pa.Table) -> Figure | None:
     )
     title = "Does the feature increase the self-influence of its image?"
     step = 0.24 if len(pairs) <= NAMED else 0.13
-    there = {end for _, end, *_ in pairs}
-    entries = _chosen_legend_entries({end: f"{end} before" for end in ENDS if end in there})
+    ends_present = {end for _, end, *_ in pairs}
+    entries = _chosen_legend_entries({end: f"{end} before" for end in ENDS if end in ends_present})
     return Chart(
         "traced", title, caption, " ".join(words), step * len(pairs) + 1.05, [_arrow_panel(pairs, step)], entries
     ).figure()
@@ -204,16 +204,19 @@ def influence_changes(table: pa.Table) -> Figure | None:
 
 def _arrow_panel(pairs: Sequence[Arrow], step: float) -> Panel:
     """A row for each image, of `step` inches."""
-    named = len(pairs) <= NAMED
+    has_names = len(pairs) <= NAMED
     names = [f"image {row}" for row, *_ in pairs]
     return Panel(
         (1.05, 0.55, drawing.WIDTH - 1.25, step * len(pairs) + 0.1),
         [partial(_draw_arrow, y=y, arrow=arrow) for y, arrow in enumerate(pairs)],
-        Axis("self-influence, sum of squared slopes", log=[value for _, _, *both in pairs for value in both]),
         Axis(
-            "" if named else "training images",
+            "self-influence, sum of squared slopes",
+            log=[value for _, _, *slopes_pair in pairs for value in slopes_pair],
+        ),
+        Axis(
+            "" if has_names else "training images",
             (-0.8, len(pairs) - 0.2),
-            ticks=(range(len(pairs)), names) if named else ([], []),
+            ticks=(range(len(pairs)), names) if has_names else ([], []),
         ),
         finish=[
             lambda axes: axes.tick_params(axis="y", length=0),
@@ -245,8 +248,12 @@ def _read_arrows(table: pa.Table) -> Iterator[Arrow]:
     for row, end, carries, value in columns:
         if end in ENDS and value > 0:
             slopes.setdefault((end, row), {})[carries] = value
-    whole = [(row, end, both[0], both[1]) for (end, row), both in slopes.items() if len(both) == 2]
-    yield from sorted(whole, key=lambda arrow: (arrow[1] == "highest", arrow[2]))
+    arrows = [
+        (row, end, slopes_pair[0], slopes_pair[1])
+        for (end, row), slopes_pair in slopes.items()
+        if len(slopes_pair) == 2
+    ]
+    yield from sorted(arrows, key=lambda arrow: (arrow[1] == "highest", arrow[2]))
 
 
 def _chosen_legend_entries(labels: Mapping[str, str]) -> list[Any]:

@@ -65,11 +65,11 @@ class Rung:
 
 def ladder(run: Run) -> Iterator[Figure]:
     """The effect and the shares by epsilon, of a sweep whose cells differ in privacy."""
-    found = [rung for rung in map(read_rung, run.cells) if rung is not None]
-    epsilons = {rung.epsilon for rung in found}
-    if len(epsilons) < 2 or len(epsilons) < len(found):
+    rungs_found = [rung for rung in map(read_rung, run.cells) if rung is not None]
+    epsilons = {rung.epsilon for rung in rungs_found}
+    if len(epsilons) < 2 or len(epsilons) < len(rungs_found):
         return
-    rungs = sorted(found, key=lambda rung: (rung.epsilon is None, rung.epsilon))
+    rungs = sorted(rungs_found, key=lambda rung: (rung.epsilon is None, rung.epsilon))
     levels = [level for level in LEVELS if any(level in rung.shares for rung in rungs)]
     deltas = sorted({rung.delta for rung in rungs if rung.delta is not None})
     counts = [share.n for rung in rungs for share in rung.shares.values()]
@@ -130,19 +130,19 @@ def _non_private_shares(cell: Run) -> dict[float, Share]:
     table = cell.table("exact_ranks")
     if "score" not in table.schema.names:
         return {}
-    asked = [
+    reference_rows = [
         row for row in table.to_pylist() if (row["score"], row["feature"]) == ("references", "canary") and row["drawn"]
     ]
-    ranked = first_trainings(asked)
-    shared = share_seeds((row["canary"], row["seed"]) for row in asked)
-    found = {}
-    for most in LEVELS:
-        if ranked and all(row["among"] * most >= 1 for row in ranked):
-            called = sum(row["p_value"] <= most for row in ranked)
-            share = exact_proportion(called, len(ranked))
+    ranked = first_trainings(reference_rows)
+    shared = share_seeds((row["canary"], row["seed"]) for row in reference_rows)
+    shares = {}
+    for alpha in LEVELS:
+        if ranked and all(row["among"] * alpha >= 1 for row in ranked):
+            called_count = sum(row["p_value"] <= alpha for row in ranked)
+            share = exact_proportion(called_count, len(ranked))
             ends = (None, None) if shared else (share.low, share.high)
-            found[most] = Share(called / len(ranked), *ends, len(ranked))
-    return found
+            shares[alpha] = Share(called_count / len(ranked), *ends, len(ranked))
+    return shares
 
 
 def _ladder_panels(rungs: Sequence[Rung], levels: Sequence[float]) -> list[Panel]:
@@ -151,10 +151,14 @@ def _ladder_panels(rungs: Sequence[Rung], levels: Sequence[float]) -> list[Panel
     across = Axis("epsilon", (-0.5, len(rungs) - 0.5), ticks=ticks, grid=False)
     facets = [effect_facet(rungs)]
     for share_level in levels:
-        shares = {at: share for at, rung in enumerate(rungs) if (share := rung.shares.get(share_level)) is not None}
+        shares = {
+            position: share
+            for position, rung in enumerate(rungs)
+            if (share := rung.shares.get(share_level)) is not None
+        }
         bounds: list[Layer] = [
-            line([at - 0.3, at + 0.3], [share.allowed] * 2, "violet", linewidth=2.2)
-            for at, share in shares.items()
+            line([position - 0.3, position + 0.3], [share.allowed] * 2, "violet", linewidth=2.2)
+            for position, share in shares.items()
             if share.allowed is not None
         ]
         measured = estimate_marks(list(shares), [asdict(share) for share in shares.values()], "accent", **DOT)

@@ -41,21 +41,21 @@ def latents(table: pa.Table) -> Figure | None:
     title = "Is there a unit that only the feature excites, also without the canary?"
     seeds = len(np.unique(integers(table, "seed")))
     height = (PANEL + 0.35) * len(panels) + 0.25 * len({name for name, _ in panels}) + 0.25
-    drawn = list(_unit_panels(panels, height))
-    return Chart("latents", title, figure_caption(models, seeds), alt, height, drawn).figure()
+    unit_panels = list(_unit_panels(panels, height))
+    return Chart("latents", title, figure_caption(models, seeds), alt, height, unit_panels).figure()
 
 
 def _unit_panels(panels: Panels, top: float) -> Iterator[Panel]:
     """A panel for each layer and kind of model from the top down, on one scale in each layer."""
     last = list({name: (name, kind) for name, kind in panels}.values())  # below which the units are numbered
-    for (name, kind), both in panels.items():
+    for (name, kind), rates in panels.items():
         of_layer = [share for (layer, _), pair in panels.items() if layer == name for share in pair]
-        most = max(float(np.max(share)) for share in of_layer) or 1.0
-        units, lowest = len(both[0]), (name, kind) in last
+        largest = max(float(np.max(share)) for share in of_layer) or 1.0
+        units, lowest = len(rates[0]), (name, kind) in last
         top -= PANEL + 0.35
         yield Panel(
             layout.wide_box(top, PANEL),
-            list(stems(kind, (both[0] / most, both[1] / most))),
+            list(stems(kind, (rates[0] / largest, rates[1] / largest))),
             Axis(
                 "unit" if (name, kind) == last[-1] else "",
                 (-0.01 * units - 1, 1.01 * units),
@@ -95,26 +95,26 @@ def excitation_rates(table: pa.Table, models: int) -> Excitation:
     return unique, random
 
 
-def stems(kind: str, both: Excitation) -> Iterator[Layer]:
+def stems(kind: str, rates: Excitation) -> Iterator[Layer]:
     """Lines up and down from the axis, with the numbers of the most excited units."""
-    unique, random = both
+    unique, random = rates
     for values, sign, colour in ((unique, 1, kind), (random, -1, "muted")):
-        there = np.flatnonzero(values > 0.002)
+        active_units = np.flatnonzero(values > 0.002)
         width = 1.1 if len(unique) <= 300 else 0.6
-        yield intervals(there, np.zeros(len(there)), sign * values[there], colour, width)
+        yield intervals(active_units, np.zeros(len(active_units)), sign * values[active_units], colour, width)
     yield level(0, {"color": drawing.light("muted"), "linewidth": 0.8})
     for unit in _units_to_number(unique - random):
-        at = (float(unit), float(unique[unit]))
-        yield annotation(f"{unit}", at, (0, 1), ha="center", va="bottom")
+        tip = (float(unit), float(unique[unit]))
+        yield annotation(f"{unit}", tip, (0, 1), ha="center", va="bottom")
 
 
 def _units_to_number(excess: Array) -> list[int]:
     """The labelled units with a number: far above random patches, and far enough apart."""
-    shown: list[int] = []
+    numbered: list[int] = []
     for unit in _units_to_label(excess):
-        if excess[unit] >= LEAST and all(abs(unit - other) > APART * len(excess) for other in shown):
-            shown.append(unit)
-    return shown
+        if excess[unit] >= LEAST and all(abs(unit - other_unit) > APART * len(excess) for other_unit in numbered):
+            numbered.append(unit)
+    return numbered
 
 
 def _units_to_label(excess: Array) -> list[int]:
@@ -123,9 +123,9 @@ def _units_to_label(excess: Array) -> list[int]:
     return [int(unit) for unit in order if excess[unit] > 0]
 
 
-def _describe_units(units: list[int], both: Excitation) -> str:
+def _describe_units(units: list[int], rates: Excitation) -> str:
     """Describe how often the labelled units are excited."""
-    unique, random = both
+    unique, random = rates
     shares = [
         f"unit {unit} in {drawing.format_number(float(unique[unit]))} of the images with the feature and "
         f"{drawing.format_number(float(random[unit]))} with a random patch"

@@ -36,25 +36,28 @@ class LearningCurves:
     def models(self) -> int:
         return len(self.names)
 
-    def lined(self, most: int) -> NDArray[np.int64]:
+    def lined(self, count: int) -> NDArray[np.int64]:
         """At most `most` of the models, evenly spaced, which get their own lines."""
-        return np.unique(np.linspace(0, self.models - 1, min(most, self.models)).astype(np.int64))
+        return np.unique(np.linspace(0, self.models - 1, min(count, self.models)).astype(np.int64))
 
 
 @with_columns(NEEDED)
 def learning_curve(table: pa.Table) -> Figure | None:
     """M_w, M and the validation loss by epoch, with the kept epochs (figure 3c)."""
     followed = {model: of_kind for model in MODELS if (of_kind := read_curves(table, model, MEASURES)) is not None}
-    there = [
+    measures_present = [
         name for name in MEASURES if any(np.isfinite(of_kind.measures[name]).any() for of_kind in followed.values())
     ]
-    if not set(there) & set(SCORES):
+    if not set(measures_present) & set(SCORES):
         return None
     alt = " ".join(
-        [*(_describe_curves(model, of_kind, there) for model, of_kind in followed.items()), *_describe_onset(followed)]
+        [
+            *(_describe_curves(model, of_kind, measures_present) for model, of_kind in followed.items()),
+            *_describe_onset(followed),
+        ]
     )
     title = "When in training does a model begin to respond to the feature?"
-    panels = list(_measure_panels(followed, there))
+    panels = list(_measure_panels(followed, measures_present))
     height = sum(panel.box[3] + GAP for panel in panels) + 0.75
     return Chart("course", title, figure_caption(followed), alt, height, panels, line_legend_entries()).figure()
 
@@ -63,11 +66,11 @@ def _measure_panels(followed: Mapping[str, LearningCurves], measures: Sequence[s
     """A panel for each measure, from the top down."""
     heights = [HEIGHTS.get(name, TALL) for name in measures]
     last = max(of_kind.measures[measures[0]].shape[1] - 1 for of_kind in followed.values())
-    for at, (name, tall) in enumerate(zip(measures, heights, strict=True)):
+    for index, (name, tall) in enumerate(zip(measures, heights, strict=True)):
         lowest = name == measures[-1]
         limits = drawing.padded_limits([0.0, float(last)], 0.02)
         yield Panel(
-            layout.wide_box(0.5 + sum(heights[at + 1 :]) + GAP * (len(measures) - at - 1), tall),
+            layout.wide_box(0.5 + sum(heights[index + 1 :]) + GAP * (len(measures) - index - 1), tall),
             [
                 *([level(0)] if name in SCORES else []),
                 *(partial(_draw_curves, model=model, followed=kind, name=name) for model, kind in followed.items()),
@@ -83,34 +86,34 @@ def figure_caption(followed: Mapping[str, LearningCurves]) -> str:
     counts = " and ".join(
         f"{of_kind.models} {KIND_NAMES[model]} model{'s'[: of_kind.models > 1]}" for model, of_kind in followed.items()
     )
-    read = (
+    legend_text = (
         "Thin: models; thick: their mean while at least half of them train; shade: its 95 % interval over trainings. "
         if several
         else "One training each: no intervals. "
     )
     return (
-        f"{counts}, evaluated after every epoch. {read}Dot: kept epoch, with the lowest validation loss. Dashed: 0. "
-        "The distance between the two kinds is the effect of the canary: control models have the same seeds and the "
-        "clean image. If the kinds separate before the dots, early stopping does not prevent memory."
+        f"{counts}, evaluated after every epoch. {legend_text}Dot: kept epoch, with the lowest validation loss. "
+        "Dashed: 0. The distance between the two kinds is the effect of the canary: control models have the same seeds "
+        "and the clean image. If the kinds separate before the dots, early stopping does not prevent memory."
     )
 
 
 def read_curves(table: pa.Table, model: str, measures: Iterable[str], first: int = 0) -> LearningCurves | None:
     """The models of this kind, and these measures at each epoch from the `first` on."""
-    chosen = texts(table, "model") == model
-    if not chosen.any():
+    is_kind = texts(table, "model") == model
+    if not is_kind.any():
         return None
-    pairs = np.stack([integers(table, "canary")[chosen], integers(table, "seed")[chosen]], axis=1)
+    pairs = np.stack([integers(table, "canary")[is_kind], integers(table, "seed")[is_kind]], axis=1)
     names, which = np.unique(pairs, axis=0, return_inverse=True)
     which = which.ravel()
-    epoch = integers(table, "epoch")[chosen] - first
+    epoch = integers(table, "epoch")[is_kind] - first
     values = {name: np.full((len(names), epoch.max() + 1), np.nan) for name in measures}
     for name, of_models in values.items():
-        of_models[which, epoch] = numbers(table, name)[chosen]
-    kept = np.full(len(names), -1)
-    is_kept = integers(table, "kept")[chosen] == 1
-    kept[which[is_kept]] = epoch[is_kept]
-    return LearningCurves(tuple((int(canary), int(seed)) for canary, seed in names), values, kept)
+        of_models[which, epoch] = numbers(table, name)[is_kind]
+    kept_epochs = np.full(len(names), -1)
+    is_kept = integers(table, "kept")[is_kind] == 1
+    kept_epochs[which[is_kept]] = epoch[is_kept]
+    return LearningCurves(tuple((int(canary), int(seed)) for canary, seed in names), values, kept_epochs)
 
 
 def _draw_curves(axes: Any, model: str, followed: LearningCurves, name: str) -> None:
@@ -123,8 +126,15 @@ def _draw_curves(axes: Any, model: str, followed: LearningCurves, name: str) -> 
         epochs, values[lined].T, color=colour, linewidth=width, linestyle=LINES[model] if alone else "-", zorder=2
     )
     dotted = lined[followed.kept[lined] >= 0]
-    kept = followed.kept[dotted]
-    axes.plot(kept, values[dotted, kept], "o", color=drawing.light(model), markersize=5.5 if alone else 3, zorder=4)
+    kept_epochs = followed.kept[dotted]
+    axes.plot(
+        kept_epochs,
+        values[dotted, kept_epochs],
+        "o",
+        color=drawing.light(model),
+        markersize=5.5 if alone else 3,
+        zorder=4,
+    )
     if alone:
         return
     where, middle, low, high = _mean_over_trainings(values)
@@ -138,28 +148,30 @@ def _mean_over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array
 
     count = (~np.isnan(values)).sum(axis=0)
     where = np.flatnonzero((count * 2 >= len(values)) & (count > 1))
-    there, n = values[:, where], count[where]
-    mean = np.nanmean(there, axis=0)
-    half = stdtrit(n - 1, 0.975) * np.nanstd(there, axis=0, ddof=1) / np.sqrt(n)
+    present_values, n = values[:, where], count[where]
+    mean = np.nanmean(present_values, axis=0)
+    half = stdtrit(n - 1, 0.975) * np.nanstd(present_values, axis=0, ddof=1) / np.sqrt(n)
     return where, mean, mean - half, mean + half
 
 
 def _describe_curves(model: str, followed: LearningCurves, measures: Sequence[str]) -> str:
     """Describe the kept epochs and the mean scores before training and at them."""
-    n, kept = followed.models, followed.kept
-    rows = np.flatnonzero(kept >= 0)
+    n, kept_epochs = followed.models, followed.kept
+    rows = np.flatnonzero(kept_epochs >= 0)
     words = []
     for name in measures:
         if name in SCORES:
-            before, at = followed.measures[name][:, 0], followed.measures[name][rows, kept[rows]]
+            before, kept_values = followed.measures[name][:, 0], followed.measures[name][rows, kept_epochs[rows]]
             means = [
-                drawing.format_number(float(there.mean()) if len(there := values[~np.isnan(values)]) else None)
-                for values in (before, at)
+                drawing.format_number(
+                    float(finite_values.mean()) if len(finite_values := values[~np.isnan(values)]) else None
+                )
+                for values in (before, kept_values)
             ]
             words.append(
                 f"{MEASURES[name].partition(',')[0]} {means[0]} before training and {means[1]} at the kept epoch"
             )
-    epochs = f"kept from epoch {kept[rows].min()} to {kept[rows].max()}" if len(rows) else "none was kept"
+    epochs = f"kept from epoch {kept_epochs[rows].min()} to {kept_epochs[rows].max()}" if len(rows) else "none was kept"
     return f"{n} {KIND_NAMES[model]} model{'s' if n > 1 else ''}, {epochs}: mean {', '.join(words)}."
 
 
@@ -168,18 +180,19 @@ def _describe_onset(followed: Mapping[str, LearningCurves]) -> Iterator[str]:
     if len(followed) < 2:
         return
     canary, twin = (followed[model] for model in ("canary", "twin"))
-    both = sorted(set(canary.names) & set(twin.names))
-    if len(both) < 2:
+    shared_names = sorted(set(canary.names) & set(twin.names))
+    if len(shared_names) < 2:
         return
     score = next(iter(MEASURES))
     wide = min(of_kind.measures[score].shape[1] for of_kind in (canary, twin))
     with_it, without = (
-        of_kind.measures[score][[of_kind.names.index(name) for name in both], :wide] for of_kind in (canary, twin)
+        of_kind.measures[score][[of_kind.names.index(name) for name in shared_names], :wide]
+        for of_kind in (canary, twin)
     )
     where, _, low, _ = _mean_over_trainings(with_it - without)
     above = low > 0
     if not above.any():
-        yield f"The interval of the effect on M_w over {len(both)} pairs lies above 0 at no epoch."
+        yield f"The interval of the effect on M_w over {len(shared_names)} pairs lies above 0 at no epoch."
         return
     first = where[above.argmax()]
-    yield f"The interval of the effect on M_w over {len(both)} pairs first lies above 0 at epoch {first}."
+    yield f"The interval of the effect on M_w over {len(shared_names)} pairs first lies above 0 at epoch {first}."

@@ -44,8 +44,8 @@ class Pairs:
             return [np.empty(0) for _ in (*names, "evaluation")]
         redrawn = numbers(self.table, "evaluation")
         columns.append(redrawn if len(redrawn) else np.zeros(len(columns[0])))
-        there = ~np.isnan(columns).any(axis=0)
-        return [values[there] for values in columns]
+        is_complete = ~np.isnan(columns).any(axis=0)
+        return [values[is_complete] for values in columns]
 
 
 def central_range(values: Array) -> tuple[float, float]:

@@ -39,26 +39,29 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
     order = np.argsort(-effects, kind="stable")
     if len(order) > MOST:
         order = np.concatenate([order[: MOST // 2], order[-MOST // 2 :]])
-    shown = [(int(rows[at]), int(labels[at]), float(effects[at])) for at in order]
-    few = f"{len(shown) // 2} with the largest and the {len(shown) // 2} with the smallest effect of {len(rows)}"
+    shown_rows = [(int(rows[index]), int(labels[index]), float(effects[index])) for index in order]
+    few = (
+        f"{len(shown_rows) // 2} with the largest and the {len(shown_rows) // 2} with the smallest effect of "
+        f"{len(rows)}"
+    )
     caption = (
         "Training images with the feature, from the largest effect on M_w over the probe images to the "
-        f"smallest{f': the {few}' if len(shown) < len(rows) else ''}."
+        f"smallest{f': the {few}' if len(shown_rows) < len(rows) else ''}."
     )
     config = run.private_config
     if not isinstance(config, UniqueFeature) or config.trained is None:
         return Gallery(caption, False, "The images cannot be drawn: the audit has changed since this run.")
-    ids = ", ".join(str(canary) for canary, _, _ in shown)
+    ids = ", ".join(str(canary) for canary, _, _ in shown_rows)
     data = config.trained.data
     if not (show_images or _are_public(config, data)):
         return Gallery(caption, False, f"{_hidden_note(data)} Their rows, in that order: {ids}.")
     try:
-        found = (
-            *_canary_pictures(config, data, shown),
+        images = (
+            *_canary_pictures(config, data, shown_rows),
             *_probe_pictures(config, show_images),
             *read_out(run, config),
         )
-        return Gallery(caption, True, "", found)
+        return Gallery(caption, True, "", images)
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
         return Gallery(
             caption, False, f"The images cannot be drawn{error_reason(run, error)}. Rows, in that order: {ids}."
@@ -86,15 +89,17 @@ def _are_public(config: UniqueFeature, data: Dataset) -> bool:
 
 def _hidden_note(data: Dataset) -> str:
     reason = "carry a feature of yours" if is_embedded(data.name) else "are yours"
-    return f"Images of {data.named().name} {reason}: only --show-images shows them."
+    return f"Images of {data.named().name} {reason} and are not shown unless asked for with --show-images."
 
 
-def _canary_pictures(config: UniqueFeature, data: Dataset, shown: list[tuple[int, int, float]]) -> Iterator[Picture]:
+def _canary_pictures(
+    config: UniqueFeature, data: Dataset, canary_rows: list[tuple[int, int, float]]
+) -> Iterator[Picture]:
     trained_on = load(data)
     # Canaries chosen by their rank share one feature; canaries drawn at random may each have their own.
-    own = {canary.image: canary.carried for canary in drawn_canaries(config)}
-    for canary, label, effect in shown:
-        (image,) = burn(trained_on.train_images[canary : canary + 1], own.get(canary, config.carried))
+    own_features = {canary.image: canary.carried for canary in drawn_canaries(config)}
+    for canary, label, effect in canary_rows:
+        (image,) = burn(trained_on.train_images[canary : canary + 1], own_features.get(canary, config.carried))
         title = f"canary {canary}, label {label}, effect {drawing.format_number(effect)}"
         yield Picture(encode_png(image), title, f"Training image {canary} with the feature, {title}")
 
@@ -108,6 +113,6 @@ def _probe_pictures(config: UniqueFeature, show_images: bool) -> Iterator[Pictur
     clean = as_shape(images[rows], config.shape)
     three = triples("probe", clean, rows, int(rows.max()) + 1, burning(config))
     names = {"clean": three.clean, "with the feature": three.unique, "with a random patch": three.random}
-    for at, row in enumerate(rows.tolist()):
+    for index, row in enumerate(rows.tolist()):
         for name, image in names.items():
-            yield Picture(encode_png(image[at]), f"probe image {row}, {name}", f"Probe image {row}, {name}")
+            yield Picture(encode_png(image[index]), f"probe image {row}, {name}", f"Probe image {row}, {name}")

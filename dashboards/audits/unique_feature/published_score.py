@@ -43,8 +43,8 @@ def divergences(pairs: Pairs) -> Figure | None:
         f"{medians[0]} and {medians[1]} of canary models, {medians[2]} and {medians[3]} of control models."
     )
     title = "Does the feature change predictions more than random patches do?"
-    most = max(float(values.max()) for values in (canary_r, canary_u, twin_r, twin_u)) or 1.0
-    limits = (-0.02 * most, 1.06 * most)
+    largest = max(float(values.max()) for values in (canary_r, canary_u, twin_r, twin_u)) or 1.0
+    limits = (-0.02 * largest, 1.06 * largest)
 
     def draw_marks(axes: Any) -> None:
         axes.plot(limits, limits, **drawing.NULL)
@@ -67,7 +67,7 @@ def calls(pairs: Pairs) -> Figure | None:
     p_values = {model: np.sort(pairs.columns(f"{prefix}m_welch_p")[0]) for model, prefix in PREFIXES.items()}
     if not all(len(of_model) for of_model in p_values.values()):
         return None
-    called = {model: f"{int((p < LEVEL).sum())} of {len(p)}" for model, p in p_values.items()}
+    call_counts = {model: f"{int((p < LEVEL).sum())} of {len(p)}" for model, p in p_values.items()}
     caption = (
         f"Share of models whose p-value is at most p; vertical line: p = {LEVEL}. The test (Welch, one-tailed) treats "
         "probe images as the sample. Control models never saw the feature: in a valid test, their line would follow "
@@ -77,8 +77,9 @@ def calls(pairs: Pairs) -> Figure | None:
         f"{drawing.format_number(float(np.median(p)))} of {KIND_NAMES[model]} models" for model, p in p_values.items()
     )
     alt = (
-        f"The published test calls {called['canary']} canary models memorised at p < {LEVEL}, and {called['twin']} "
-        f"control models; a valid test would call about {LEVEL:.0%} of these. Median p: {medians}."
+        f"The published test calls {call_counts['canary']} canary models memorised at p < {LEVEL}, and "
+        f"{call_counts['twin']} control models; a valid test would call about {LEVEL:.0%} of these. Median p: "
+        f"{medians}."
     )
     title = "How often does the published test accuse a model that never saw the feature?"
     lines = [line(*cdf(p, 0.0, 1.0), model, linewidth=2, linestyle=LINES[model]) for model, p in p_values.items()]

@@ -45,26 +45,26 @@ class ReadOut:
 def read_out(run: Run, config: UniqueFeature) -> Iterator[Picture]:
     """The strongest pixels of the first canaries and of single models, and the letters if the feature is words."""
     shape = config.shape
-    read = [*canary_ranks(run.table("exact_ranks"), config), *given_ranks(run, config)]
-    for of in read:
-        yield from _strongest_pictures(of)
-    for of in read:
-        if isinstance(of.asked.feature, Words):
-            yield from _letter_pictures(of, of.asked.feature, shape)
+    sources = [*canary_ranks(run.table("exact_ranks"), config), *given_ranks(run, config)]
+    for source in sources:
+        yield from _strongest_pictures(source)
+    for source in sources:
+        if isinstance(source.asked.feature, Words):
+            yield from _letter_pictures(source, source.asked.feature, shape)
 
 
 def canary_ranks(table: pa.Table, config: UniqueFeature) -> Iterator[ReadOut]:
     """The rank of each of the first canaries by the slopes of its pair."""
     if not table.schema.equals(EXACT_RANKS):
         return
-    drawn = drawn_canaries(config)
-    asked = {canary.image: relatives(config, canary.asked, canary.number) for canary in drawn}
-    seen: dict[int, Row] = {}
+    canaries_drawn = drawn_canaries(config)
+    relatives_by_row = {canary.image: relatives(config, canary.asked, canary.number) for canary in canaries_drawn}
+    first_rows: dict[int, Row] = {}
     for row in table.to_pylist():
         if row["score"] == SCORE and row["hits"] is not None:
-            seen.setdefault(row["canary"], row)
-    for canary, row in list(seen.items())[:MOST]:
-        yield ReadOut(f"canary {canary}", row, asked.get(canary) or relatives(config, config.asked_feature))
+            first_rows.setdefault(row["canary"], row)
+    for canary, row in list(first_rows.items())[:MOST]:
+        yield ReadOut(f"canary {canary}", row, relatives_by_row.get(canary) or relatives(config, config.asked_feature))
 
 
 def drawn_canaries(config: UniqueFeature) -> list[Canary]:
@@ -84,32 +84,33 @@ def given_ranks(run: Run, config: UniqueFeature) -> Iterator[ReadOut]:
             yield from (ReadOut(f"given model, {by}", row, relatives(config, config.asked_feature)) for row in rows)
 
 
-def _strongest_pictures(of: ReadOut) -> Iterator[Picture]:
+def _strongest_pictures(source: ReadOut) -> Iterator[Picture]:
     """The inked pixels of the feature, and the same number of pixels with the largest slopes."""
-    row, shape = of.row, (of.row["height"], of.row["width"])
-    found = strongest_pixels(np.array(row["slopes"]), row["inked"])
+    row, shape = source.row, (source.row["height"], source.row["width"])
+    strongest = strongest_pixels(np.array(row["slopes"]), row["inked"])
     hits = f"{row['hits']} of {row['inked']} hit, {drawing.format_number(row['hits_by_chance'])} by chance"
-    for which, mask in (("audited feature", row["ink"]), ("reconstructed", found)):
+    for which, mask in (("audited feature", row["ink"]), ("reconstructed", strongest)):
         image = (np.array(mask, bool).reshape(shape) * OPAQUE).astype(np.uint8)[..., None]
-        title = f"{of.who}, {which}{f', {hits}' if mask is found else ''}"
+        title = f"{source.who}, {which}{f', {hits}' if mask is strongest else ''}"
         yield Picture(encode_png(image), title, f"The feature's position, {title}", HEADING)
 
 
-def _letter_pictures(of: ReadOut, feature: Words, shape: Shape) -> Iterator[Picture]:
+def _letter_pictures(source: ReadOut, feature: Words, shape: Shape) -> Iterator[Picture]:
     """The audited words, those that the slopes spell, and the best fit among similar features."""
-    slopes = _slope_image(of.row, feature.patch(), shape)
-    others = family(feature, of.asked.family, of.asked.seed, shape[:2])
-    read = read_letters(feature, others, slopes)
-    nearest, what = _nearest_alike(of.asked, others, slopes)
-    chance = f"{read.right} of {read.letters} letters right, {drawing.format_number(read.right_by_chance)} by chance"
-    patches = (feature.patch(), replace(feature, words=read.words).patch(), nearest)
+    slopes = _slope_image(source.row, feature.patch(), shape)
+    family_members = family(feature, source.asked.family, source.asked.seed, shape[:2])
+    letters = read_letters(feature, family_members, slopes)
+    nearest, nearest_name = _nearest_alike(source.asked, family_members, slopes)
+    by_chance = drawing.format_number(letters.right_by_chance)
+    chance = f"{letters.right} of {letters.letters} letters right, {by_chance} by chance"
+    patches = (feature.patch(), replace(feature, words=letters.words).patch(), nearest)
     titles = (
         f"audited feature: {feature.describe()}",
-        f"reconstructed: {read.words!r}, {chance}",
-        f"best fit among similar features: {what}",
+        f"reconstructed: {letters.words!r}, {chance}",
+        f"best fit among similar features: {nearest_name}",
     )
     for title, image in zip(titles, _paint(patches), strict=True):
-        yield Picture(encode_png(image), f"{of.who}, {title}", f"White on black, {of.who}, {title}", LETTERS)
+        yield Picture(encode_png(image), f"{source.who}, {title}", f"White on black, {source.who}, {title}", LETTERS)
 
 
 def _slope_image(row: Row, patch: Patch, shape: Shape) -> Array:
@@ -119,35 +120,35 @@ def _slope_image(row: Row, patch: Patch, shape: Shape) -> Array:
     starts = [max(0, first - length) for first, length in zip((patch.top, patch.left), size, strict=True)]
     near = _cover_image(patch, shape)[tuple(slice(first, first + 3 * n) for first, n in zip(starts, size, strict=True))]
     inside = np.lib.stride_tricks.sliding_window_view(near, size)[..., ink].sum(axis=-1)
-    top, left = np.add(starts, np.unravel_index(np.argmax(inside), inside.shape))
+    top, left_edge = np.add(starts, np.unravel_index(np.argmax(inside), inside.shape))
     slopes = np.zeros(shape[:2])
-    slopes[top : top + size[0], left : left + size[1]] = values
+    slopes[top : top + size[0], left_edge : left_edge + size[1]] = values
     return slopes
 
 
 def _cover_image(patch: Patch, shape: Shape) -> Array:
     """The share of each pixel that the patch covers, (h, w), from 0 to 1."""
-    whole = np.zeros(shape[:2])
+    image = np.zeros(shape[:2])
     height, width = patch.cover.shape
-    whole[patch.top : patch.top + height, patch.left : patch.left + width] = patch.cover / OPAQUE
-    return whole
+    image[patch.top : patch.top + height, patch.left : patch.left + width] = patch.cover / OPAQUE
+    return image
 
 
-def _nearest_alike(asked: Relatives, others: list[Feature], slopes: Array) -> tuple[Patch, str]:
+def _nearest_alike(family_config: Relatives, members: list[Feature], slopes: Array) -> tuple[Patch, str]:
     """The member of the family or look-alike with the largest sum of slopes under its ink, and its description."""
     size = (*slopes.shape, 1)
-    alike: list[tuple[Patch, str]] = [(each.patch(), each.describe()) for each in others]
-    if asked.family.look_alikes:
-        parts = look_alikes(asked.feature, asked.family, asked.seed, size[:2])
+    alike: list[tuple[Patch, str]] = [(candidate.patch(), candidate.describe()) for candidate in members]
+    if family_config.family.look_alikes:
+        parts = look_alikes(family_config.feature, family_config.family, family_config.seed, size[:2])
         for part, patches in enumerate(parts, start=1):
             alike += [(patch, f"a look-alike that differs in part {part}") for patch in patches]
-    return max(alike, key=lambda each: float((_cover_image(each[0], size) * slopes).sum()))
+    return max(alike, key=lambda candidate: float((_cover_image(candidate[0], size) * slopes).sum()))
 
 
 def _paint(patches: Sequence[Patch]) -> Iterator[NDArray[np.uint8]]:
     """Each patch's cover, white on black, in the smallest block that contains all of them."""
     starts = np.array([(patch.top, patch.left) for patch in patches])
     ends = starts + [patch.cover.shape for patch in patches]
-    (top, left), (bottom, right) = starts.min(axis=0), ends.max(axis=0)
+    (top, left_edge), (bottom, right) = starts.min(axis=0), ends.max(axis=0)
     for patch in patches:
-        yield np.rint(OPAQUE * _cover_image(patch, (bottom, right, 1))).astype(np.uint8)[top:, left:, None]
+        yield np.rint(OPAQUE * _cover_image(patch, (bottom, right, 1))).astype(np.uint8)[top:, left_edge:, None]

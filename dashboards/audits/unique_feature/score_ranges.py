@@ -85,7 +85,7 @@ def _spread_facet(title: str, names: list[int], spread: Spread, twin: Array, acr
     low, high = central_range(twin)
     count, places = len(names), np.arange(len(names))
     thread = line(*drawing.segment_path(places, spread.low, spread.high), "canary-thread", linewidth=_line_width(count))
-    named = [str(name) for name in names] if count <= NAMED else []
+    labels = [str(name) for name in names] if count <= NAMED else []
     return Facet(
         [
             span(low, high, "twin-band", across=True),
@@ -96,7 +96,7 @@ def _spread_facet(title: str, names: list[int], spread: Spread, twin: Array, acr
         ],
         title,
         Axis(limits=drawing.padded_limits([0.0, *spread.low, *spread.high, low, high]), most=4),
-        Axis(across, (-1, count), ticks=(range(len(named)), named), grid=False),
+        Axis(across, (-1, count), ticks=(range(len(labels)), labels), grid=False),
         finish=[lambda axes: axes.tick_params(axis="x", length=0)],
     )
 
@@ -124,12 +124,12 @@ def _describe_seed_ranges(several: dict[int, Array], twin: Array) -> str:
     low, high = central_range(twin)
     lows, highs = (np.array([reduce(values) for values in several.values()]) for reduce in (np.min, np.max))
     inside = float(np.sqrt(np.mean([values.var(ddof=1) for values in several.values()])))
-    both = int(((lows < 0) & (highs > 0)).sum())
+    crossing = int(((lows < 0) & (highs > 0)).sum())
     outside = int((lows > high).sum())
     return (
         f"median range of a score over seeds {drawing.format_number(float(np.median(highs - lows)))} "
-        f"({len(several)} canaries), standard deviation {drawing.format_number(inside)}; {both} canaries have scores "
-        f"on both sides of 0, {outside} have all scores above the control band, {drawing.format_number(low)} to "
+        f"({len(several)} canaries), standard deviation {drawing.format_number(inside)}; {crossing} canaries have "
+        f"scores on both sides of 0, {outside} have all scores above the control band, {drawing.format_number(low)} to "
         f"{drawing.format_number(high)}."
     )
 
@@ -169,12 +169,12 @@ def _evaluation_table(canary: Array, seed: Array, values: Array, evaluation: Arr
     names, which = np.unique(np.stack([canary, seed], axis=1), axis=0, return_inverse=True)
     table = np.full((len(names), len(several)), np.nan)
     table[which.ravel(), np.searchsorted(several, evaluation)] = values
-    whole = ~np.isnan(table).any(axis=1)
-    whole &= np.append(True, names[1:, 0] != names[:-1, 0])  # of several trainings of a canary, the first
-    if not whole.any():
+    is_complete = ~np.isnan(table).any(axis=1)
+    is_complete &= np.append(True, names[1:, 0] != names[:-1, 0])  # of several trainings of a canary, the first
+    if not is_complete.any():
         return None
-    order = np.argsort(table[whole].mean(axis=1), kind="stable")
-    return [int(name) for name in names[whole, 0][order]], table[whole][order]
+    order = np.argsort(table[is_complete].mean(axis=1), kind="stable")
+    return [int(name) for name in names[is_complete, 0][order]], table[is_complete][order]
 
 
 def _evaluation_spread(values: Array) -> Spread:

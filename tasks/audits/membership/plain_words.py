@@ -131,7 +131,7 @@ def explain_certainty(_config: Membership, evidence: CanaryEvidence) -> str:
 
 def draw_certainty(_config: Membership, evidence: CanaryEvidence) -> NumberLine:
     """Draw the certainty that the bound allows, and the one that was promised."""
-    boundaries = ()
+    boundaries: tuple[Boundary, ...] = ()
     if evidence.spent is not None:
         boundaries = (Boundary(certainty(evidence.spent["estimate"]), "the promised limit"),)
     return NumberLine(

@@ -162,21 +162,23 @@ class UniqueFeature(Ranged):
     @property
     def draw(self) -> Draw:
         """The source of the draw of the family, of the order of images and of a random glyph."""
-        given = self.given
-        if given is None:
+        question = self.given
+        if question is None:
             return Draw(None, self, self.seed, "")
         unused = ("feature.seed",) if self._has_drawn_glyph else ()
-        return Draw(self._drawn_from, self._committed, self.seed, given.secret, given.nonce, given.commitment, unused)
+        return Draw(
+            self._drawn_from, self._committed, self.seed, question.secret, question.nonce, question.commitment, unused
+        )
 
     @property
     def _committed(self) -> UniqueFeature:
         """The configuration in a commitment, which leaves open whether model files or outputs follow."""
-        given = self.given
-        if given is None or isinstance(given.judged_by, FirstLayerRank):
+        question = self.given
+        if question is None or isinstance(question.judged_by, FirstLayerRank):
             return self
-        if isinstance(given.source, ReturnedOutputs):
+        if isinstance(question.source, ReturnedOutputs):
             return self
-        return replace(self, question=replace(given, source=ReturnedOutputs(judged_by=given.judged_by)))
+        return replace(self, question=replace(question, source=ReturnedOutputs(judged_by=question.judged_by)))
 
     @property
     def _has_drawn_glyph(self) -> bool:
@@ -202,8 +204,10 @@ class UniqueFeature(Ranged):
     def describe_draw(self) -> str:
         """Who chose the draw of the family, and of a random glyph, in sentences."""
         assert self.given is not None
-        what = "The draw of the feature and its family" if self.has_bound_glyph else "The draw of the feature's family"
-        return describe_draw(what, self.given.commitment, self.given.nonce, self.given.nonce_by)
+        subject = (
+            "The draw of the feature and its family" if self.has_bound_glyph else "The draw of the feature's family"
+        )
+        return describe_draw(subject, self.given.commitment, self.given.nonce, self.given.nonce_by)
 
 
 def are_all_counted(feature: Feature, family: Family) -> bool:
@@ -213,5 +217,5 @@ def are_all_counted(feature: Feature, family: Family) -> bool:
 
 def _feature_content(feature: Feature) -> list[object]:
     """The feature's kind and fields, files by their digests, as a commitment names it."""
-    values = (getattr(feature, each.name) for each in fields(feature))
+    values = (getattr(feature, field.name) for field in fields(feature))
     return [type(feature).__name__, *(value.identity() if isinstance(value, File) else value for value in values)]

@@ -92,7 +92,7 @@ def load_design(config: UniqueFeature) -> Design:
         asked_feature=asked,
         carried=config.carried,
         family=config.family,
-        ranked=relatives(config, asked, seen=seen) if is_ranked else None,
+        ranked=relatives(config, asked, seen_images=seen) if is_ranked else None,
         seen=seen,
         privacy=config.privacy,
         draws_features=config.draws_features,

@@ -49,13 +49,13 @@ class Burning:
 
 
 def probe_images(
-    probe: Dataset, split: ProbeSplit, shape: Shape, most: int = 0, seen: TrainingImages | None = None
+    probe: Dataset, split: ProbeSplit, shape: Shape, count: int = 0, seen_images: TrainingImages | None = None
 ) -> Pixels:
     """The out-of-distribution probe set in a shape, its first `most` images (0: all), without any that were `seen`."""
     images = split_images(load(probe), split)
-    if seen is None:
-        return as_shape(images[: most or None], shape)
-    return seen.leave_out(as_shape(images, shape))[: most or None]
+    if seen_images is None:
+        return as_shape(images[: count or None], shape)
+    return seen_images.leave_out(as_shape(images, shape))[: count or None]
 
 
 def probe_set_triples(clean: Pixels, burning: Burning) -> Triples:
@@ -85,10 +85,10 @@ def _burn_random_features(images: str, clean: Pixels, rows: Rows, count: int, bu
         return burn_random(clean, burning.feature, burning.seed, images, rows=rows)
     seed, size = seeds.derive(burning.seed, "random members"), clean.shape[1:3]
     members = family(burning.feature, Family(count=MEMBERS), seed, size)
-    drawn = seeds.generator(burning.seed, "random members", images).integers(len(members), size=count)[rows]
+    patches = seeds.generator(burning.seed, "random members", images).integers(len(members), size=count)[rows]
     out = clean.copy()
-    for which in np.unique(drawn):
-        out[drawn == which] = burn(clean[drawn == which], members[which])
+    for which in np.unique(patches):
+        out[patches == which] = burn(clean[patches == which], members[which])
     return out
 
 
@@ -147,7 +147,9 @@ def burning(config: UniqueFeature) -> Burning:
 def probe_triples(config: Evaluation) -> Triples:
     """The out-of-distribution probe set, in the shape of the training images."""
     shape = load(config.data).shape
-    return probe_set_triples(probe_images(config.probe, config.probe_split, shape, seen=config.seen), config.burning)
+    return probe_set_triples(
+        probe_images(config.probe, config.probe_split, shape, seen_images=config.seen), config.burning
+    )
 
 
 def network_predictor(model: pa.Table) -> Predictor:

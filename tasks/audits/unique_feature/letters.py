@@ -35,13 +35,13 @@ class ReadLetters:
     right_by_chance: float
 
 
-def read_letters(feature: Words, others: Sequence[Feature], slopes: Array) -> ReadLetters:
+def read_letters(feature: Words, family: Sequence[Feature], slopes: Array) -> ReadLetters:
     """Read the letters at the position of these words from slopes (h, w); `others` give the chance rate."""
-    read = spell(feature, slopes)
-    by_chance = [_count_right(spell(other, slopes), other.words) for other in others if isinstance(other, Words)]
+    spelled = spell(feature, slopes)
+    by_chance = [_count_right(spell(member, slopes), member.words) for member in family if isinstance(member, Words)]
     letters = sum(alphabet(letter) is not None for letter in feature.words)
     chance = float(np.mean(by_chance)) if by_chance else math.nan
-    return ReadLetters(read, letters, _count_right(read, feature.words), chance)
+    return ReadLetters(spelled, letters, _count_right(spelled, feature.words), chance)
 
 
 def spell(feature: Words, slopes: Array) -> str:
@@ -50,17 +50,20 @@ def spell(feature: Words, slopes: Array) -> str:
     return "".join(_best_letter(feature, letter, block) for letter, block in zip(feature.words, blocks, strict=True))
 
 
-def _best_letter(feature: Words, own: str, block: Array) -> str:
+def _best_letter(feature: Words, letter: str, block: Array) -> str:
     """The letter of the same kind as `own` that fits a block of slopes best; `own` itself if it is no letter."""
-    letters = alphabet(own)
+    letters = alphabet(letter)
     if letters is None or not block.size:
-        return own
+        return letter
     inks = centred_inks(feature.font, feature.size, letters, block.shape[1])
     return letters[int(np.argmax(inks @ (block - block.mean()).ravel()))]
 
 
-def _count_right(read: str, words: str) -> int:
-    return sum(alphabet(own) is not None and own == other for own, other in zip(words, read, strict=True))
+def _count_right(spelled: str, words: str) -> int:
+    return sum(
+        alphabet(true_letter) is not None and true_letter == read_letter
+        for true_letter, read_letter in zip(words, spelled, strict=True)
+    )
 
 
 def alphabet(letter: str) -> str | None:
@@ -88,7 +91,7 @@ def centred_inks(font: File | None, size: int, letters: str, width: int) -> Arra
     """
     typeface = Words("A", font, size).typeface()
     ascent, descent = typeface.getmetrics()
-    drawn = [render_words(letter, typeface, (ascent + descent, width), (0, ascent)).ravel() for letter in letters]
-    inks = np.array(drawn) / OPAQUE
+    renderings = [render_words(letter, typeface, (ascent + descent, width), (0, ascent)).ravel() for letter in letters]
+    inks = np.array(renderings) / OPAQUE
     centred = inks - inks.mean(axis=1, keepdims=True)
     return np.asarray(centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), TINY))

@@ -61,8 +61,10 @@ class Population:
 
     def resolution(self, canaries: int) -> Resolution:
         """Whether one of `canaries` can be called at FDR, each by its rank in this population."""
-        others = math.ceil(canaries / FDR - 1e-9) - 1
-        advice = "audit fewer canaries" if self.are_all_glyphs else f"rank each among {others} others (family.count)"
+        needed_others = math.ceil(canaries / FDR - 1e-9) - 1
+        advice = (
+            "audit fewer canaries" if self.are_all_glyphs else f"rank each among {needed_others} others (family.count)"
+        )
         return Resolution(1 / self.size, canaries, FDR, "canaries", advice)
 
     def fewest_called(self, canaries: int) -> int:
@@ -110,7 +112,9 @@ class Relatives:
     seen: TrainingImages | None = None
 
 
-def relatives(config: UniqueFeature, asked: Feature, number: int = 0, seen: TrainingImages | None = None) -> Relatives:
+def relatives(
+    config: UniqueFeature, feature: Feature, number: int = 0, seen_images: TrainingImages | None = None
+) -> Relatives:
     """The family of a canary's audited feature; all canaries share it unless features are drawn."""
     question = config.question
     assert isinstance(question, Pairs | Panel | Given)  # others rank no feature
@@ -120,12 +124,12 @@ def relatives(config: UniqueFeature, asked: Feature, number: int = 0, seen: Trai
         seed = config.derive_seed("family")
     family = question.family
     asked_family = AskedFamily(family.kind, family.count, family.names, family.look_alikes)
-    return Relatives(config.probe, config.probe_split, question.probes, asked, asked_family, seed, seen)
+    return Relatives(config.probe, config.probe_split, question.probes, feature, asked_family, seed, seen_images)
 
 
-def is_counted(asked: Relatives) -> bool:
+def is_counted(family_config: Relatives) -> bool:
     """Whether the feature is ranked among all of its kind instead of the members of its family."""
-    return are_all_counted(asked.feature, asked.family)
+    return are_all_counted(family_config.feature, family_config.family)
 
 
 def population_beside_references(config: UniqueFeature) -> Population:
@@ -158,10 +162,10 @@ def family_rows(
     """For each model the rows of its family: member, d, log_p and log_odds. An image is drawn once for all models."""
     before = [predict("clean", clean) for predict in models]
     families: list[list[dict[str, Any]]] = [[] for _ in models]
-    asked = member_image_sets(clean, config)
+    image_sets = member_image_sets(clean, config)
     if uncarried is not None:
-        asked = chain(asked, [(UNCARRIED, "uncarried", burn(clean, uncarried))])
-    for member, name, images in asked:
+        image_sets = chain(image_sets, [(UNCARRIED, "uncarried", burn(clean, uncarried))])
+    for member, name, images in image_sets:
         for rows, predict, unchanged in zip(families, models, before, strict=True):
             log_p = predict(name, images)
             d = float(divergence(unchanged, log_p).mean())
@@ -218,12 +222,12 @@ def model_families(table: pa.Table) -> Iterator[ModelFamily]:
         members.sort(key=lambda row: row["member"])
         about = {"canary": canary, "label": label, "seed": seed, "model": model}
         uncarried = [row for row in members if row["member"] == UNCARRIED]
-        asked = [row for row in members if row["member"] != UNCARRIED]
+        member_rows = [row for row in members if row["member"] != UNCARRIED]
         null = None
         if uncarried:
-            others = [row for row in asked[1:] if row["log_p"] != uncarried[0]["log_p"]]
-            null = family_from_rows(about, [*uncarried, *others])
-        yield family_from_rows(about, asked, null)
+            other_rows = [row for row in member_rows[1:] if row["log_p"] != uncarried[0]["log_p"]]
+            null = family_from_rows(about, [*uncarried, *other_rows])
+        yield family_from_rows(about, member_rows, null)
 
 
 def family_from_rows(
@@ -288,7 +292,7 @@ def reduce_effect(difference: Array) -> Array:
 
 def mean_standardised_scores(differences: Sequence[Array]) -> Array:
     """The members' scores (members,) over several pairs, each standardised over the family."""
-    return np.asarray(np.mean([standardise(each[:, None])[:, 0] for each in differences], axis=0))
+    return np.asarray(np.mean([standardise(difference[:, None])[:, 0] for difference in differences], axis=0))
 
 
 def label_directed_scores(log_p: Array, label: int | None = None) -> Array:
@@ -310,21 +314,21 @@ def highest_standing(scores: Array) -> tuple[Array, NDArray[np.int64]]:
     images that they are of one class, the largest score over classes belongs to members that the others favour.
     """
     above = (scores[None] < scores[:, None]).sum(axis=1)  # (members, classes)
-    place = above.max(axis=1)
-    here = np.where(above == place[:, None], scores, -np.inf)
-    _, standing = np.unique(np.stack([place, here.max(axis=1)], axis=1), axis=0, return_inverse=True)
+    count_below = above.max(axis=1)
+    here = np.where(above == count_below[:, None], scores, -np.inf)
+    _, standing = np.unique(np.stack([count_below, here.max(axis=1)], axis=1), axis=0, return_inverse=True)
     return standing.reshape(-1).astype(np.float64), here.argmax(axis=1)
 
 
-def push_scores(odds: Array, others: Array) -> Array:
+def push_scores(odds: Array, other_odds: Array) -> Array:
     """The excess of features in the log odds of each class over the family, in its standard deviations.
 
     `odds` are the log odds of the features (features, classes), `others` those of the family's other members. The mean
     and deviation of these do not depend on which of the features was evaluated on. A class that no member moves gives
     zeros.
     """
-    deviations = odds - others.mean(axis=0)
-    spread = others.std(axis=0)
+    deviations = odds - other_odds.mean(axis=0)
+    spread = other_odds.std(axis=0)
     return np.asarray(np.divide(deviations, spread, out=np.zeros_like(deviations), where=spread > 0))
 
 

@@ -57,9 +57,9 @@ class FeatureRegion:
 
     def pixel_map(self, values: Array) -> Array:
         """Values of the pixels as an image without channels, 0 elsewhere: (h, w). Channels are added up."""
-        whole = np.zeros(self.shape)
-        whole.ravel()[self.where] = values
-        return np.asarray(whole.sum(axis=2))
+        image = np.zeros(self.shape)
+        image.ravel()[self.where] = values
+        return np.asarray(image.sum(axis=2))
 
     @property
     def block(self) -> tuple[slice, slice]:
@@ -79,7 +79,15 @@ def feature_region(clean: Pixels, sets: Sequence[Pixels], training: Pixels) -> F
 def mean_standardised_slopes(slopes: Sequence[Array]) -> Array:
     """The mean slopes (pixels,) of several models, each in units of their standard deviation over the pixels."""
     spreads = [values.std() for values in slopes]
-    return np.asarray(np.mean([of / spread if spread else of for of, spread in zip(slopes, spreads, strict=True)], 0))
+    return np.asarray(
+        np.mean(
+            [
+                model_slopes / spread if spread else model_slopes
+                for model_slopes, spread in zip(slopes, spreads, strict=True)
+            ],
+            0,
+        )
+    )
 
 
 def is_among_all(rank: Row) -> bool:
@@ -87,47 +95,50 @@ def is_among_all(rank: Row) -> bool:
     return rank["ink"] is not None and rank["among"] == subset_count(len(rank["ink"]), rank["inked"])
 
 
-def slope_features(asked: Relatives, size: tuple[int, int]) -> list[Feature]:
+def slope_features(family_config: Relatives, size: tuple[int, int]) -> list[Feature]:
     """The features whose responses give the slopes.
 
     Glyphs drawn without regard to the one asked about; where features are ranked among the members of their family,
     the feature and these members, which are all treated alike.
     """
-    if is_counted(asked):
-        own = seeds.derive(asked.seed, "fitted")
-        return [draw_member(asked.feature, seeds.derive(own, number), Family(), size) for number in range(FITTED)]
-    return [asked.feature, *family(asked.feature, asked.family, asked.seed, size)]
+    if is_counted(family_config):
+        derived_seed = seeds.derive(family_config.seed, "fitted")
+        return [
+            draw_member(family_config.feature, seeds.derive(derived_seed, number), Family(), size)
+            for number in range(FITTED)
+        ]
+    return [family_config.feature, *family(family_config.feature, family_config.family, family_config.seed, size)]
 
 
-def rank_rows(asked: Relatives, was_drawn: bool, slopes: Array, here: FeatureRegion) -> Iterator[Row]:
+def rank_rows(family_config: Relatives, was_drawn: bool, slopes: Array, here: FeatureRegion) -> Iterator[Row]:
     """The ranks by weighted slopes (pixels,) of the audited feature and of features that were never carried."""
-    if is_counted(asked):
-        yield from _rank_among_all(asked, was_drawn, here.pixel_map(slopes))
+    if is_counted(family_config):
+        yield from _rank_among_all(family_config, was_drawn, here.pixel_map(slopes))
     else:
-        yield _rank_among_members(asked, was_drawn, slopes, here)
+        yield _rank_among_members(family_config, was_drawn, slopes, here)
 
 
-def _rank_among_all(asked: Relatives, was_drawn: bool, field: Array) -> Iterator[Row]:
+def _rank_among_all(family_config: Relatives, was_drawn: bool, field: Array) -> Iterator[Row]:
     """A glyph's rank among all of its ink; then those of others, which were drawn if it was not, else the letters.
 
     `field` holds the weighted slopes of all pixels, (h, w).
     """
-    feature = asked.feature
+    feature = family_config.feature
     assert isinstance(feature, Glyph)
     values, inked = cell_sums(field, feature), inked_cells(feature)
-    subsets, read = Subsets(values), strongest_pixels(values, int(inked.sum()))
+    subsets, strongest = Subsets(values), strongest_pixels(values, int(inked.sum()))
     yield exact_rank(subsets, inked) | {
         "feature": "canary",
         "drawn": was_drawn,
-        "hits": int((read & inked).sum()),
+        "hits": int((strongest & inked).sum()),
         "hits_by_chance": float(inked.sum() ** 2 / len(inked)),
         "height": CELLS,
         "width": CELLS,
         "ink": inked.tolist(),
         "slopes": values.tolist(),
     }
-    for other in _control_glyphs(asked, feature, was_drawn):
-        yield exact_rank(subsets, inked_cells(other)) | {"feature": "other", "drawn": not was_drawn}
+    for control in _control_glyphs(family_config, feature, was_drawn):
+        yield exact_rank(subsets, inked_cells(control)) | {"feature": "other", "drawn": not was_drawn}
 
 
 def exact_rank(subsets: Subsets, inked: Cells) -> Row:
@@ -140,31 +151,31 @@ def _rank_columns(p_value: float, among: int, inked: int) -> Row:
     return {"p_value": p_value, "among": among, "exposure": exposure(p_value), "inked": inked}
 
 
-def _control_glyphs(asked: Relatives, feature: Glyph, was_drawn: bool) -> list[Glyph]:
+def _control_glyphs(family_config: Relatives, feature: Glyph, was_drawn: bool) -> list[Glyph]:
     """Glyphs at the same place: the letters if the feature was drawn, else as many drawn ones.
 
     Drawn ones are found at any level as often as it says for any model: they check the counting alone.
     """
     if was_drawn:
         return [replace(feature, kind="letter", text=text, seed=0) for text in GLYPHS]
-    own = seeds.derive(asked.seed, "others")
-    found = (draw_member(feature, seeds.derive(own, number)) for number in range(OTHERS))
-    return [glyph for glyph in found if isinstance(glyph, Glyph)]
+    derived_seed = seeds.derive(family_config.seed, "others")
+    drawn_glyphs = (draw_member(feature, seeds.derive(derived_seed, number)) for number in range(OTHERS))
+    return [glyph for glyph in drawn_glyphs if isinstance(glyph, Glyph)]
 
 
-def _rank_among_members(asked: Relatives, was_drawn: bool, slopes: Array, here: FeatureRegion) -> Row:
+def _rank_among_members(family_config: Relatives, was_drawn: bool, slopes: Array, here: FeatureRegion) -> Row:
     """The rank of the feature, the first of `here.added`, among the members of its family."""
     scores = here.added @ slopes
-    said = _rank_columns(rank_p_value(scores), len(scores), 0) | {"feature": "canary", "drawn": was_drawn}
-    if isinstance(asked.feature, Picture):
-        return said  # dark or bright, it has no ink to be read out
+    row = _rank_columns(rank_p_value(scores), len(scores), 0) | {"feature": "canary", "drawn": was_drawn}
+    if isinstance(family_config.feature, Picture):
+        return row  # dark or bright, it has no ink to be read out
     rows, columns = here.block
     marks = np.array([here.pixel_map(added)[rows, columns].ravel() for added in here.added])
     inks = marks > marks.max() / 2
     values = here.pixel_map(slopes)[rows, columns].ravel()
     count = int(inks[0].sum())
     hits = (inks & strongest_pixels(values, count)).sum(axis=1)
-    return said | {
+    return row | {
         "inked": count,
         "hits": int(hits[0]),
         "hits_by_chance": float(hits[1:].mean()),
@@ -194,19 +205,19 @@ def cell_sums(field: Array, glyph: Glyph) -> Array:
 FitSlopes = Callable[[Sequence[str]], tuple[Array, FeatureRegion]]
 
 
-def rank_alone(asked: Relatives, clean: Pixels, names: Sequence[str], fit_slopes: FitSlopes) -> Iterator[Row]:
+def rank_alone(family_config: Relatives, clean: Pixels, names: Sequence[str], fit_slopes: FitSlopes) -> Iterator[Row]:
     """The ranks by slopes of the feature, of glyphs that no model carries, and among look-alikes of each part.
 
     `names` are those of `slope_sets`; `fit_slopes` gives the slopes by the sets of some of them, and their pixels.
     """
-    parts_and_names = ((part, name) for part, name, _ in _slope_look_alikes(asked, clean))
+    parts_and_names = ((part, name) for part, name, _ in _slope_look_alikes(family_config, clean))
     by_part = group_by(parts_and_names, lambda pair: pair[0])
     look_alike_names = {name for pairs in by_part.values() for _, name in pairs}
     kin = [name for name in names if name not in look_alike_names]  # the feature and its family, or drawn glyphs
     slopes, here = fit_slopes(kin)
-    yield from rank_rows(asked, False, slopes, here)
-    if asked.family.look_alikes and isinstance(asked.feature, Glyph) and is_counted(asked):
-        yield from rank_glyph_parts(asked.feature, here.pixel_map(slopes))
+    yield from rank_rows(family_config, False, slopes, here)
+    if family_config.family.look_alikes and isinstance(family_config.feature, Glyph) and is_counted(family_config):
+        yield from rank_glyph_parts(family_config.feature, here.pixel_map(slopes))
     # The feature is one of those that the slopes are fitted to, as each of its look-alikes is.
     for pairs in by_part.values():
         slopes, here = fit_slopes([kin[0], *(name for _, name in pairs), *kin[1:]])
@@ -233,20 +244,20 @@ class Subsets:
         half = len(values) // 2
         self._first, self._second = sums_by_size(self.values[:half]), sums_by_size(self.values[half:])
 
-    def count_at_least(self, inked: int, least: float) -> int:
+    def count_at_least(self, inked: int, threshold: float) -> int:
         """How many choices of `inked` cells have a sum of at least `least`, or less by no more than rounding."""
         count = 0
         for size, sums in enumerate(self._first):
             if 0 <= inked - size < len(self._second):
-                others = self._second[inked - size]
-                places = np.searchsorted(others, least - self._slack - sums, side="left")
-                count += int((len(others) - places).sum())
+                second_sums = self._second[inked - size]
+                places = np.searchsorted(second_sums, threshold - self._slack - sums, side="left")
+                count += int((len(second_sums) - places).sum())
         return count
 
-    def p_value(self, chosen: NDArray[np.bool_]) -> float:
+    def p_value(self, selection: NDArray[np.bool_]) -> float:
         """The share of the choices of as many cells whose sum is at least that of the `chosen` ones, (cells,)."""
-        inked = int(np.count_nonzero(chosen))
-        count = self.count_at_least(inked, float(self.values[chosen].sum()))
+        inked = int(np.count_nonzero(selection))
+        count = self.count_at_least(inked, float(self.values[selection].sum()))
         return count / subset_count(len(self.values), inked)
 
 
@@ -263,28 +274,28 @@ def sums_by_size(values: Array) -> list[Array]:
 IMAGES = 100  # of a label, over which a response is the mean
 
 
-def probe_label_images(asked: Relatives, shape: Shape, label: int) -> Pixels:
+def probe_label_images(family_config: Relatives, shape: Shape, label: int) -> Pixels:
     """The first test images of the label in the probe set; raises ValueError if it has none."""
-    data = load(asked.probe)
+    data = load(family_config.probe)
     images = data.test_images[data.test_labels == label][:IMAGES]
     if not len(images):
         raise ValueError(
-            f"probe {asked.probe.name} has no test image of label {label}; beside references it must hold images like "
-            "those of training, with the labels of the models' classes"
+            f"probe {family_config.probe.name} has no test image of label {label}; to compare with references, it must "
+            "contain images like those of training, with the labels of the models' classes"
         )
     return as_shape(images, shape)
 
 
-def slope_sets(asked: Relatives, clean: Pixels) -> Iterator[tuple[str, Pixels]]:
+def slope_sets(family_config: Relatives, clean: Pixels) -> Iterator[tuple[str, Pixels]]:
     """The images with each feature to which slopes are fitted, by the names of these sets."""
-    for number, feature in enumerate(slope_features(asked, clean.shape[1:3])):
+    for number, feature in enumerate(slope_features(family_config, clean.shape[1:3])):
         yield f"slopes-{number:03d}", burn(clean, feature)
-    for _, name, images in _slope_look_alikes(asked, clean):
+    for _, name, images in _slope_look_alikes(family_config, clean):
         yield name, images
 
 
-def _slope_look_alikes(asked: Relatives, clean: Pixels) -> Iterator[tuple[int, str, Pixels]]:
+def _slope_look_alikes(family_config: Relatives, clean: Pixels) -> Iterator[tuple[int, str, Pixels]]:
     """The part of each look-alike, and its set of images; none of a glyph, whose look-alikes are counted."""
-    if not is_counted(asked):
-        for part, _, name, images in look_alike_image_sets(clean, asked):
+    if not is_counted(family_config):
+        for part, _, name, images in look_alike_image_sets(clean, family_config):
             yield part, f"slopes-{name}", images

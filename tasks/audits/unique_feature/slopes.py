@@ -72,9 +72,9 @@ def weighted_slopes(features: Array, responses: Array, inked: Array) -> Array:
 
 def strongest_pixels(slopes: Array, count: int) -> NDArray[np.bool_]:
     """The `count` pixels with the largest slopes, as a mask (pixels,)."""
-    chosen = np.zeros(len(slopes), bool)
-    chosen[np.argsort(-slopes, kind="stable")[:count]] = True
-    return chosen
+    mask = np.zeros(len(slopes), bool)
+    mask[np.argsort(-slopes, kind="stable")[:count]] = True
+    return mask
 
 
 ROWS_AT_ONCE = 512  # images whose activations are held together
@@ -106,8 +106,8 @@ def first_dense(network: Architecture) -> tuple[str, str] | None:
     name = next(iter(network.weights))
     bias = f"{name.removesuffix('weight')}bias"
     shape = network.weights[name].shape
-    whole = len(shape) == 2 and shape[1] == np.prod(network.shape)
-    return (name, bias) if whole and name.endswith("weight") and bias in network.weights else None
+    pixel_count = len(shape) == 2 and shape[1] == np.prod(network.shape)
+    return (name, bias) if pixel_count and name.endswith("weight") and bias in network.weights else None
 
 
 def mean_gradients(

@@ -73,12 +73,12 @@ def _reduce_pairs(pairs: P) -> P:
     choice = pairs.choice
     if isinstance(choice, RandomChoice):
         choice = replace(choice, neighbours_left_out=min(choice.neighbours_left_out, 10))
-    most = 1 if network.name in DEEP else 2 if network.name in SLOW else 3
+    canary_count = 1 if network.name in DEEP else 2 if network.name in SLOW else 3
     return replace(
         pairs,
         data=tiny_data(network),
         examples=_tiny_examples(network),
-        canaries=min(pairs.canaries, most),
+        canaries=min(pairs.canaries, canary_count),
         choice=choice,
         seeds=min(pairs.seeds, 2),
     )

@@ -128,9 +128,11 @@ def trainings(config: UniqueFeature) -> Trainings:
 
 def _check_data(config: UniqueFeature, question: TrainedHere, images: Images) -> None:
     """ValueError if these training images cannot serve the question."""
-    most = len(images.train_images)
-    if question.examples > most:
-        raise ValueError(f"examples is {question.examples}; it must be at most {most}, the training images there are")
+    image_count = len(images.train_images)
+    if question.examples > image_count:
+        raise ValueError(
+            f"examples is {question.examples}; it must be at most {image_count}, the training images there are"
+        )
     for feature in (config.asked_feature, config.carried):
         check_fits(feature, *images.shape[:2])
 
@@ -154,17 +156,17 @@ def _paired_trainings(config: UniqueFeature, question: CanaryPairs, images: Imag
     plain = None
     if isinstance(question, Pairs) and question.beside_plain:
         plain = _paired_trainings(config, question.plain(), images)
-    chosen = canaries(config, question, images)
-    return Trainings(images.shape, tuple(pairs(config, question, chosen, ranking)), ranking, plain=plain)
+    selected = canaries(config, question, images)
+    return Trainings(images.shape, tuple(pairs(config, question, selected, ranking)), ranking, plain=plain)
 
 
 def pairs(
-    config: UniqueFeature, question: CanaryPairs, chosen: Sequence[Canary], ranking: Ranking | None
+    config: UniqueFeature, question: CanaryPairs, selected: Sequence[Canary], ranking: Ranking | None
 ) -> Iterator[Pair]:
     """Every canary model and its control model, for each of its training seeds."""
     chosen_ones = () if ranking is None else (ranking.chosen,)
     link_epochs = question.training.link
-    for canary in chosen:
+    for canary in selected:
         for replicate in range(question.seeds):
             clean = clean_training(config, question, canary, replicate)
             if isinstance(canary.image, RankedImage):
@@ -302,14 +304,14 @@ def train_many_twins(
     # Equal trainings one after another, the first to end first, so that each goes on from where the last one ended.
     order = sorted(range(len(configs)), key=lambda index: (repr(configs[index].training), until[index]))
     members: dict[int, Member] = {}
-    for place, index in enumerate(order):
-        before = place - 1 if place and configs[order[place - 1]].training == configs[index].training else None
+    for position, index in enumerate(order):
+        before = position - 1 if position and configs[order[position - 1]].training == configs[index].training else None
         member = classifier.member_of(configs[index].training, images)
         members[index] = replace(member, until=until[index], after=before)
     links = {index: replace(classifier.chain_state(configs[index].training), latest=until[index]) for index in members}
     for index, outcome in train_chains(classifier.spec_of(configs[0].training, images), members, links):
-        trained = configs[index].training
-        yield index, outcome if isinstance(outcome, Exception) else classifier.model_table(trained, images, outcome)
+        table = configs[index].training
+        yield index, outcome if isinstance(outcome, Exception) else classifier.model_table(table, images, outcome)
 
 
 @task(

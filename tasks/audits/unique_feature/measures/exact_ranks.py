@@ -139,7 +139,7 @@ def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
         about = {"canary": number, "label": label, "seed": canary["seed"][0].as_py(), "score": score}
         about["references"] = len(references) if score == "references" else None
         slopes = weighted_slopes(here.added, values, here.inked)
-        rows += [about | said for said in rank_rows(config.relatives, config.drawn, slopes, here)]
+        rows += [about | rank for rank in rank_rows(config.relatives, config.drawn, slopes, here)]
     return pa.Table.from_pylist(rows, EXACT_RANKS)
 
 
@@ -158,22 +158,27 @@ def _responses_by_score(
     canary: pa.Table, twin: pa.Table, references: Sequence[pa.Table], sets: Sequence[Pixels], label: int
 ) -> Mapping[str, Array]:
     """r(f) by each score, for sets of images that carry a feature each: (features,)."""
-    own, without = mean_response(canary, sets, label), mean_response(twin, sets, label)
-    others = [mean_response(model, sets, label) for model in references]
+    canary_response, without = mean_response(canary, sets, label), mean_response(twin, sets, label)
+    reference_responses = [mean_response(model, sets, label) for model in references]
     return {
-        "pair": own - without,
-        "references": match_spread(own, others) - np.mean(others, axis=0) if others else own,
+        "pair": canary_response - without,
+        "references": match_spread(canary_response, reference_responses) - np.mean(reference_responses, axis=0)
+        if reference_responses
+        else canary_response,
         "weight change": weight_change_responses(canary, twin, sets, label),
     }
 
 
-def match_spread(own: Array, others: Sequence[Array]) -> Array:
+def match_spread(responses: Array, reference_responses: Sequence[Array]) -> Array:
     """Scale the responses so that they vary over features as much as those of the others do.
 
     So dividing an owner's logits by a temperature changes nothing. Unchanged where either do not vary at all.
     """
-    spread, theirs = float(own.std()), float(np.mean([other.std() for other in others]))
-    return own * (theirs / spread) if spread and theirs else own
+    spread, reference_spread = (
+        float(responses.std()),
+        float(np.mean([reference.std() for reference in reference_responses])),
+    )
+    return responses * (reference_spread / spread) if spread and reference_spread else responses
 
 
 def mean_response(model: pa.Table, sets: Sequence[Pixels], label: int) -> Array:
@@ -188,21 +193,21 @@ def rank_jobs(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def pair_rank_job(design: Design, trainings: Trainings, pair: Pair) -> Job:
-    others = reference_jobs(trainings, pair)
-    asked = design.relatives_of(pair.canary)
-    drawn = design.draws_features and pair.canary.asked == pair.canary.carried
-    about = ExactRanks(pair.clean.data, pair.canary.image, pair.clean.examples, asked, drawn, len(others))
-    return Job(exact_ranks, about, (pair.model, pair.twin, *others, *pair.ranking))
+    references = reference_jobs(trainings, pair)
+    relatives = design.relatives_of(pair.canary)
+    is_drawn = design.draws_features and pair.canary.asked == pair.canary.carried
+    about = ExactRanks(pair.clean.data, pair.canary.image, pair.clean.examples, relatives, is_drawn, len(references))
+    return Job(exact_ranks, about, (pair.model, pair.twin, *references, *pair.ranking))
 
 
 def reference_jobs(trainings: Trainings, pair: Pair) -> tuple[Job, ...]:
     """Control models of the next pairs, one of each seed; fewer than REFERENCES if there are no more."""
-    at = trainings.pairs.index(pair)
-    found: dict[int, Job] = {}
-    for other in (*trainings.pairs[at + 1 :], *trainings.pairs[:at]):
-        if other.clean.seed != pair.clean.seed:
-            found.setdefault(other.clean.seed, other.twin)
-    return tuple(found.values())[:REFERENCES]
+    position = trainings.pairs.index(pair)
+    by_seed: dict[int, Job] = {}
+    for other_pair in (*trainings.pairs[position + 1 :], *trainings.pairs[:position]):
+        if other_pair.clean.seed != pair.clean.seed:
+            by_seed.setdefault(other_pair.clean.seed, other_pair.twin)
+    return tuple(by_seed.values())[:REFERENCES]
 
 
 def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
@@ -222,34 +227,40 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     """
     ranks = tables.rows(EXACT_RANKS)
     shared = share_seeds((rank["canary"], rank["seed"]) for rank in ranks)
-    for each in _interval_rows(ranks):
-        yield each | {"low": None, "high": None} if shared else each
+    for summary_row in _interval_rows(ranks):
+        yield summary_row | {"low": None, "high": None} if shared else summary_row
 
 
 def _interval_rows(ranks: Sequence[Row]) -> Iterator[Row]:
     for score, of_score in group_rows(ranks, "score").items():
-        asked, others = canary_ranks(of_score), canary_ranks(of_score, "other")
+        carried, uncarried = canary_ranks(of_score), canary_ranks(of_score, "other")
         unit = "training" if score == "references" else "pair of trainings"
-        setting = {"score": score, "drawn": all(rank["drawn"] for rank in asked)}
+        setting = {"score": score, "drawn": all(rank["drawn"] for rank in carried)}
         for level in LEVELS:
-            if any(rank["among"] * level < 1 for rank in asked):
+            if any(rank["among"] * level < 1 for rank in carried):
                 continue  # the first of so few has a larger p
-            called = proportion(sum(rank["p_value"] <= level for rank in asked), len(asked))
-            rates = _canary_means(others, [float(rank["p_value"] <= level) for rank in others])
-            alarms = clustered_proportion(rates, len(others) // max(1, len(rates)))
-            at = setting | {"level": level}
-            yield row("rate of exact p at most", at, called, unit, level if alarms.value is None else alarms.value)
+            detection_rate = proportion(sum(rank["p_value"] <= level for rank in carried), len(carried))
+            rates = _canary_means(uncarried, [float(rank["p_value"] <= level) for rank in uncarried])
+            alarms = clustered_proportion(rates, len(uncarried) // max(1, len(rates)))
+            level_setting = setting | {"level": level}
+            yield row(
+                "rate of exact p at most",
+                level_setting,
+                detection_rate,
+                unit,
+                level if alarms.value is None else alarms.value,
+            )
             if alarms.value is not None:
-                asked_too = at | {
-                    "queries": len(others),
-                    "guaranteed by the draw": all(rank["drawn"] for rank in others),
+                asked_too = level_setting | {
+                    "queries": len(uncarried),
+                    "guaranteed by the draw": all(rank["drawn"] for rank in uncarried),
                 }
                 yield row("false alarms of exact p", asked_too, alarms, unit, level)
-        null = mean(_canary_means(others, [rank["exposure"] for rank in others])).value
-        yield row("exposure in bits", setting, mean([rank["exposure"] for rank in asked]), unit, null)
-        read = [rank for rank in asked if rank["hits"] is not None]
-        by_chance = mean([rank["hits_by_chance"] for rank in read]).value
-        yield row("pixels read out", setting, mean([rank["hits"] for rank in read]), unit, by_chance)
+        null = mean(_canary_means(uncarried, [rank["exposure"] for rank in uncarried])).value
+        yield row("exposure in bits", setting, mean([rank["exposure"] for rank in carried]), unit, null)
+        reconstructed = [rank for rank in carried if rank["hits"] is not None]
+        by_chance = mean([rank["hits_by_chance"] for rank in reconstructed]).value
+        yield row("pixels read out", setting, mean([rank["hits"] for rank in reconstructed]), unit, by_chance)
 
 
 def canary_ranks(of_score: Sequence[Row], feature: str = "canary") -> list[Row]:
@@ -261,9 +272,9 @@ def canary_ranks(of_score: Sequence[Row], feature: str = "canary") -> list[Row]:
     return [rank for rank in of_score if rank["feature"] == feature and rank["seed"] == first[rank["canary"]]]
 
 
-def _canary_means(others: Sequence[Row], values: Sequence[float]) -> list[float]:
+def _canary_means(ranks: Sequence[Row], values: Sequence[float]) -> list[float]:
     """The mean over each canary's queries of the values that these have."""
-    by_canary = group_by(zip(others, values, strict=True), lambda query: query[0]["canary"])
+    by_canary = group_by(zip(ranks, values, strict=True), lambda query: query[0]["canary"])
     return [float(np.mean([value for _, value in queries])) for queries in by_canary.values()]
 
 
@@ -291,19 +302,19 @@ class ReferenceRanks:
 def reference_ranks(config: ReferenceRanks, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The rank of the audited feature, and of glyphs that no model carries (REFERENCE_RANKS)."""
     first = config.panel[0]
-    asked, label = first.relatives, first.label
+    relatives, label = first.relatives, first.label
     assert label is not None
-    clean = probe_label_images(asked, first.shape, label)
-    sets = dict(slope_sets(asked, clean))
+    clean = probe_label_images(relatives, first.shape, label)
+    sets = dict(slope_sets(relatives, clean))
     panel = PanelResponses(
         sets,
-        as_shape(load(asked.probe).train_images, first.shape),
+        as_shape(load(relatives.probe).train_images, first.shape),
         [_single_response(one, sets, label) for one in config.panel],
         [_single_response(one, sets, label) for one in config.references],
     )
     about = {"models": len(config.panel), "references": len(config.references), "label": label}
-    found = rank_alone(asked, clean, list(sets), lambda names: panel.fit_slopes(clean, names))
-    return pa.Table.from_pylist([about | said for said in found], REFERENCE_RANKS)
+    ranks = rank_alone(relatives, clean, list(sets), lambda names: panel.fit_slopes(clean, names))
+    return pa.Table.from_pylist([about | rank for rank in ranks], REFERENCE_RANKS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,12 +328,16 @@ class PanelResponses:
 
     def fit_slopes(self, clean: Pixels, names: Sequence[str]) -> tuple[Array, FeatureRegion]:
         """The slopes of the panel compared with the references, fitted to the sets of these names, and their pixels."""
-        at = [list(self.sets).index(name) for name in names]
+        positions = [list(self.sets).index(name) for name in names]
         here = feature_region(clean, [self.sets[name] for name in names], self.training)
-        others = [responses[at] for responses in self.references]
+        reference_responses = [responses[positions] for responses in self.references]
         slopes = [
-            weighted_slopes(here.added, match_spread(own[at], others) - np.mean(others, axis=0), here.inked)
-            for own in self.panel
+            weighted_slopes(
+                here.added,
+                match_spread(model_responses[positions], reference_responses) - np.mean(reference_responses, axis=0),
+                here.inked,
+            )
+            for model_responses in self.panel
         ]
         return slopes[0] if len(slopes) == 1 else mean_standardised_slopes(slopes), here
 
@@ -330,7 +345,7 @@ class PanelResponses:
 def _single_response(one: SingleModelConfig, sets: dict[str, Pixels], label: int) -> Array:
     """The mean centred logit of the label on each set; raises ValueError if classes differ from the probe set's."""
     predict = predictor(one, ())
-    found = []
+    responses = []
     for name, images in sets.items():
         log_p = predict(name, images)
         check_label(label, log_p.shape[1])
@@ -341,19 +356,19 @@ def _single_response(one: SingleModelConfig, sets: dict[str, Pixels], label: int
                 f"model {name_of} has {log_p.shape[1]} classes and probe {one.relatives.probe.name} {classes}; beside "
                 "references they must be the same"
             )
-        found.append(centred_logits(log_p, label).mean())
-    return np.array(found)
+        responses.append(centred_logits(log_p, label).mean())
+    return np.array(responses)
 
 
 def _plan_references(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    given = design.question
-    if not isinstance(given, Given) or not given.references:
+    question = design.question
+    if not isinstance(question, Given) or not question.references:
         return ()
     panel = tuple(single.config for single in trainings.single_models)
     first = replace(panel[0], outputs=None)
     assert first.label is not None
     probe_label_images(first.relatives, first.shape, first.label)  # refused now, not by a job
-    references = tuple(replace(first, number=at, model=model) for at, model in enumerate(given.references))
+    references = tuple(replace(first, number=number, model=model) for number, model in enumerate(question.references))
     return (Job(reference_ranks, ReferenceRanks(panel, references)),)
 
 
@@ -380,8 +395,8 @@ def alone_rows(rank: Row, metrics: tuple[str, str], asked: Mapping[str, int], sc
     yield row(metrics[0], setting, alone(rank["p_value"] * among, models), "model", (among + 1) / 2, rank["p_value"])
     yield row("exposure in bits", {"score": score}, alone(rank["exposure"], models), "model")
     if rank["hits"] is not None:
-        read = alone(float(rank["hits"]), models)
-        yield row("pixels read out", {"score": score}, read, "model", rank["hits_by_chance"])
+        reconstructed = alone(float(rank["hits"]), models)
+        yield row("pixels read out", {"score": score}, reconstructed, "model", rank["hits_by_chance"])
 
 
 MEASURE = Measure("exact_ranks", EXACT_RANKS, plan, rows)

@@ -78,17 +78,17 @@ class PairFamily:
 
 def batch_key(config: PairFamily) -> tuple[Dataset, Dataset, ProbeSplit, int, int]:
     """What scores must share to take about as long as one another."""
-    asked = config.relatives
-    return config.data, asked.probe, asked.probe_split, asked.probes, asked.family.count
+    relatives = config.relatives
+    return config.data, relatives.probe, relatives.probe_split, relatives.probes, relatives.family.count
 
 
 def work(config: PairFamily) -> Work:
     """The number of evaluated images: the probe images with every member of the family and without."""
-    asked = config.relatives
-    images = load(asked.probe)
-    probes = asked.probes or len(images.test_images)
+    relatives = config.relatives
+    images = load(relatives.probe)
+    probes = relatives.probes or len(images.test_images)
     return Work(
-        besides={f"ask a pair about {format_shape(load(config.data).shape)}": probes * (asked.family.count + 2)}
+        besides={f"ask a pair about {format_shape(load(config.data).shape)}": probes * (relatives.family.count + 2)}
     )
 
 
@@ -111,11 +111,11 @@ def pair_family(config: PairFamily, inputs: Inputs) -> pa.Table:
 
 def uncarried_feature(design: Design, canary: Canary, shape: Shape) -> Feature | None:
     """A feature that is neither carried nor audited; None if it looks like one of these."""
-    other = design.asked_feature
+    candidate = design.asked_feature
     if not design.draws_features:
-        other = own_feature(other, design.family, design.seed, canary.number, shape)
+        candidate = own_feature(candidate, design.family, design.seed, canary.number, shape)
     looks = {feature.patch().pixels() for feature in (canary.carried, canary.asked)}
-    return None if other.patch().pixels() in looks else other
+    return None if candidate.patch().pixels() in looks else candidate
 
 
 def family_jobs(design: Design, trainings: Trainings) -> tuple[Job, ...]:
@@ -178,9 +178,9 @@ def single_family_rows(models: Sequence[ModelFamily]) -> Iterator[Row]:
     estimate, null = push(log_p, log_odds, label)
     p_value = rank_p_value(label_directed_scores(log_p, label))
     y = favoured_label(log_p, label)
-    asked = {"label": y, "label known": label is not None}
-    yield row(PUSH, asked, alone(estimate.value, len(models)), "model", null, p_value)
-    yield row(OTHERS, asked, mean_push_of_others(log_p, log_odds, label), "feature")
+    setting = {"label": y, "label known": label is not None}
+    yield row(PUSH, setting, alone(estimate.value, len(models)), "model", null, p_value)
+    yield row(OTHERS, setting, mean_push_of_others(log_p, log_odds, label), "feature")
     yield row(UPPER, {"confidence": 0.975}, alone(estimate.high, len(models)), "model")
     size = smallest_relevant_push(separation(log_odds))
     yield row(
@@ -233,9 +233,9 @@ def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estim
     low, high = central_range(_pushes_of_others(log_p, log_odds, y))
     null = 0.0
     if label is None:
-        chosen = _pushes_of_others(log_p, log_odds)
-        null = float(chosen.mean())
-        high = max(high, central_range(chosen)[1])
+        favoured_pushes = _pushes_of_others(log_p, log_odds)
+        null = float(favoured_pushes.mean())
+        high = max(high, central_range(favoured_pushes)[1])
     return Estimate(effect, effect - high, effect - low, len(log_p)), null
 
 
@@ -244,8 +244,8 @@ def mean_push_of_others(log_p: Array, log_odds: Array, label: int | None = None)
 
     Percentiles as in `push`.
     """
-    each = _pushes_of_others(log_p, log_odds, label)
-    return Estimate(float(each.mean()), *central_range(each), len(each))
+    pushes = _pushes_of_others(log_p, log_odds, label)
+    return Estimate(float(pushes.mean()), *central_range(pushes), len(pushes))
 
 
 def central_range(values: Array) -> tuple[float, float]:

@@ -82,9 +82,9 @@ class LearningCurve(Ranged):
 
     def conflicts(self) -> Iterator[str]:
         for name in ("data", "examples"):
-            asked, trained = getattr(self.evaluation, name), getattr(self.training, name)
-            if asked != trained:
-                yield f"evaluation.{name} is {asked}; it must be the training's, {trained}"
+            evaluated, trained_value = getattr(self.evaluation, name), getattr(self.training, name)
+            if evaluated != trained_value:
+                yield f"evaluation.{name} is {evaluated}; it must be the training's, {trained_value}"
         by_rank, carries = isinstance(self.evaluation.canary, RankedImage), self.model == "canary"
         if by_rank and carries and self.carried is None:
             yield "carried is none; it must be the feature of a canary that is named by its rank"
@@ -140,12 +140,12 @@ def learning_curve_many(
             yield index, error
     in_training = list(courses.values())
 
-    def watch(who: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
+    def watch(epochs: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         from tasks.models.networks import model_weights
 
-        answers = _probe_logits(network, [model_weights(tensors, place) for place in range(len(who))], probe)
-        for place, (member, epoch) in enumerate(who):
-            in_training[member].record_scores(epoch, *(logits[place] for logits in answers))
+        answers = _probe_logits(network, [model_weights(tensors, position) for position in range(len(epochs))], probe)
+        for position, (member, epoch) in enumerate(epochs):
+            in_training[member].record_scores(epoch, *(logits[position] for logits in answers))
 
     spec = replace(classifier.spec_of(configs[0].training, images), watch=watch)
     for index, outcome in train_by_index(spec, {index: followed.member for index, followed in courses.items()}):
@@ -175,9 +175,9 @@ def begin_curve(
         raise ValueError(f"canary is {canary}; it must be one of the {len(member.rows)} rows that are trained on")
     followed = TrackedModel(config, canary, int(images.train_labels[canary]), member)
     for model in (table for table in inputs if table.schema == LEARNING_CURVE):
-        (kept,) = (epoch["epoch"] for epoch in model.select(["epoch", "kept"]).to_pylist() if epoch["kept"])
+        (kept_epoch,) = (epoch["epoch"] for epoch in model.select(["epoch", "kept"]).to_pylist() if epoch["kept"])
         until = min(training.epochs, model.num_rows - 1)  # epoch 0 has a row, too
-        followed = replace(followed, member=replace(member, until=until), kept=kept)
+        followed = replace(followed, member=replace(member, until=until), kept=kept_epoch)
     weights = network.initial(training.seed)
     followed.record_scores(0, *(logits[0] for logits in _probe_logits(network, [weights], probe)))
     followed.points[0] |= _validation_scores(network, weights, images)
@@ -217,7 +217,7 @@ def _validation_scores(network: Architecture, weights: Weights, images: Images) 
     }
 
 
-def _learning_curve_table(followed: TrackedModel, trained: Trained) -> pa.Table:
+def _learning_curve_table(followed: TrackedModel, result: Trained) -> pa.Table:
     """The rows of a learning curve whose training has ended (LEARNING_CURVE)."""
     config = followed.config
     fixed = {
@@ -228,11 +228,11 @@ def _learning_curve_table(followed: TrackedModel, trained: Trained) -> pa.Table:
     }
     measured = {
         epoch.epoch: {"validation_loss": epoch.validation_loss, "validation_accuracy": epoch.validation_accuracy}
-        for epoch in trained.history
+        for epoch in result.history
     }
-    kept = followed.kept or trained.best_epoch
+    kept_epoch = followed.kept or result.best_epoch
     rows = [
-        fixed | followed.points[epoch] | measured.get(epoch, {}) | {"epoch": epoch, "kept": epoch == kept}
+        fixed | followed.points[epoch] | measured.get(epoch, {}) | {"epoch": epoch, "kept": epoch == kept_epoch}
         for epoch in sorted(followed.points)
     ]
     return pa.Table.from_pylist(rows, LEARNING_CURVE)
@@ -253,8 +253,8 @@ def _learning_curve_jobs(design: Design, pair: Pair) -> Iterator[Job]:
     else:
         model = Job(learning_curve, LearningCurve(canary.burn_into(clean), about, "canary"))
     yield model
-    told = (model,) if clean.patience else ()
-    yield Job(learning_curve, LearningCurve(replace(clean, patience=0), about, "twin"), (*pair.ranking, *told))
+    canary_course = (model,) if clean.patience else ()
+    yield Job(learning_curve, LearningCurve(replace(clean, patience=0), about, "twin"), (*pair.ranking, *canary_course))
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
@@ -311,14 +311,14 @@ def history(config: History, inputs: Inputs) -> pa.Table:
     rows = [
         {
             "canary": canary,
-            "seed": trained["seed"],
+            "seed": model_row["seed"],
             "model": model,
-            "kept": epoch["epoch"] == trained["best_epoch"],
+            "kept": epoch["epoch"] == model_row["best_epoch"],
         }
         | epoch
         for model, table in zip(MODELS, inputs, strict=False)
-        for trained in table.select(["seed", "best_epoch", "history"]).to_pylist()
-        for epoch in trained["history"]
+        for model_row in table.select(["seed", "best_epoch", "history"]).to_pylist()
+        for epoch in model_row["history"]
     ]
     return pa.Table.from_pylist(rows, HISTORY)
 

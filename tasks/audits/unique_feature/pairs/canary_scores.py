@@ -176,8 +176,8 @@ def _select_columns(divergences: pa.Table, model: str, images: str) -> dict[str,
     """The number columns, in float64, of one model on one set of images."""
     import pyarrow.compute as pc  # a tenth of what `engram list` takes
 
-    chosen = divergences.filter((pc.field("model") == model) & (pc.field("images") == images))
-    return {name: chosen[name].to_numpy().astype(np.float64) for name in ("d_u", "d_r", "log_p_u", "log_p_r")}
+    selected = divergences.filter((pc.field("model") == model) & (pc.field("images") == images))
+    return {name: selected[name].to_numpy().astype(np.float64) for name in ("d_u", "d_r", "log_p_u", "log_p_r")}
 
 
 def scores_job(design: Design, trainings: Trainings) -> Job:
@@ -241,12 +241,12 @@ def _published_test_rates(units: Units) -> Iterator[Row]:
     """
     independent = len(units.pairs) == len(units.rows)
     for test in TESTS:
-        called = {model: significant(units.pairs, f"{prefix}m_{test}_p") for model, prefix in PREFIXES.items()}
-        rates = {model: call_rate(values, independent) for model, values in called.items()}
-        p_value = mcnemar_greater(called["canary"], called["twin"]) if independent else None
+        rate = {model: significant(units.pairs, f"{prefix}m_{test}_p") for model, prefix in PREFIXES.items()}
+        rates = {model: call_rate(values, independent) for model, values in rate.items()}
+        p_value = mcnemar_greater(rate["canary"], rate["twin"]) if independent else None
         setting = {"model": "canary", "test": test}
         yield row("rate called memorised", setting, rates["canary"], "training", rates["twin"].value, p_value)
-        p_value = proportion_greater(sum(called["twin"]), len(called["twin"]), LEVEL) if independent else None
+        p_value = proportion_greater(sum(rate["twin"]), len(rate["twin"]), LEVEL) if independent else None
         yield row("rate called memorised", setting | {"model": "twin"}, rates["twin"], "training", LEVEL, p_value)
 
 
@@ -328,8 +328,8 @@ def seed_range_rows(scores: Sequence[Row]) -> Iterator[Row]:
         own, twins = ([column(group, prefix + name) for group in by_canary] for prefix in PREFIXES.values())
         ranges, of_twins = (mean([float(np.ptp(values)) for values in scores]) for scores in (own, twins))
         yield row(f"range of {metric} over seeds", {}, ranges, "canary", of_twins.value)
-        both, by_chance = (proportion(sum(map(_changes_sign, scores)), len(scores)) for scores in (own, twins))
-        yield row(f"rate of {metric} on both sides of 0", {}, both, "canary", by_chance.value)
+        crossing, by_chance = (proportion(sum(map(_changes_sign, scores)), len(scores)) for scores in (own, twins))
+        yield row(f"rate of {metric} on both sides of 0", {}, crossing, "canary", by_chance.value)
 
 
 def evaluation_spread_rows(scores: Sequence[Row]) -> Iterator[Row]:

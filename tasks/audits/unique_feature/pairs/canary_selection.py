@@ -95,8 +95,8 @@ def canary_row(canary: int | RankedImage, inputs: Inputs) -> int:
     tables = [table for table in inputs if table.schema == CHOSEN]
     if not tables:
         raise ValueError(f"the canary is the {canary.end} by rank {canary.rank}, but no input says which were chosen")
-    there = [row for row in tables[0].select(["end", "rank", "row"]).to_pylist() if row["end"] == canary.end]
-    rows: dict[int, int] = {row["rank"]: row["row"] for row in there}
+    end_rows = [row for row in tables[0].select(["end", "rank", "row"]).to_pylist() if row["end"] == canary.end]
+    rows: dict[int, int] = {row["rank"]: row["row"] for row in end_rows}
     if canary.rank not in rows:
         raise ValueError(f"rank is {canary.rank}; of the {canary.end} self-influence {len(rows)} images were chosen")
     return rows[canary.rank]
@@ -122,14 +122,14 @@ def canaries(config: UniqueFeature, question: CanaryPairs, trained_on: Images) -
 
     Of exact copies one at most is drawn, since two would be one canary.
     """
-    chosen = []
+    selected = []
     for number, image in enumerate(canary_images(config, question, trained_on)):
-        drawn = isinstance(question, Pairs) and question.drawn
-        asked = config.asked_feature
-        if drawn:
-            asked = own_feature(asked, config.family, config.seed, number, trained_on.shape)
-        chosen.append(Canary(number, image, question.burnt or asked, asked))
-    return chosen
+        draws_features = isinstance(question, Pairs) and question.drawn
+        feature = config.asked_feature
+        if draws_features:
+            feature = own_feature(feature, config.family, config.seed, number, trained_on.shape)
+        selected.append(Canary(number, image, question.burnt or feature, feature))
+    return selected
 
 
 def canary_images(config: UniqueFeature, question: CanaryPairs, trained_on: Images) -> list[int | RankedImage]:
@@ -157,9 +157,9 @@ def count_canary_copies(question: object) -> CopyCount:
     return count_copies(images, np.arange(question.examples or len(images.train_images)))
 
 
-def own_feature(asked: Feature, among: Family, seed: int, number: int, shape: Shape) -> Feature:
+def own_feature(feature: Feature, among: Family, seed: int, number: int, shape: Shape) -> Feature:
     """A member of the asked feature's family, drawn for this canary, as its family's other members will be."""
-    return draw_member(asked, seeds.derive(seed, "feature", number), among, shape[:2])
+    return draw_member(feature, seeds.derive(seed, "feature", number), among, shape[:2])
 
 
 # By self-influence
@@ -188,15 +188,15 @@ def choose_canaries(config: CanaryChoice, inputs: Inputs) -> pa.Table:
         distinct = distinct_rows(load(config.copied), influence["row"].to_numpy())
         influence = influence.filter(pa.array(np.isin(influence["row"].to_numpy(), distinct)))
     if config.count > influence.num_rows:
-        most = influence.num_rows
-        raise ValueError(f"count is {config.count}; it must be at most {most}, the training images there are")
+        image_count = influence.num_rows
+        raise ValueError(f"count is {config.count}; it must be at most {image_count}, the training images there are")
     lowest = config.count // 2
     values, rows = (influence[name].to_numpy() for name in ("self_influence", "row"))
     ranked = zip(get_args(End), extreme_indices(values, rows, config.count - lowest, lowest), strict=True)
     rows_of_ends = [
-        {"end": end, "rank": rank} | influence.slice(place, 1).select(CHOSEN.names[2:]).to_pylist()[0]
+        {"end": end, "rank": rank} | influence.slice(index, 1).select(CHOSEN.names[2:]).to_pylist()[0]
         for end, places in ranked
-        for rank, place in enumerate(places, 1)
+        for rank, index in enumerate(places, 1)
     ]
     return pa.Table.from_pylist(rows_of_ends, CHOSEN)
 
@@ -211,7 +211,7 @@ def extreme_indices(
     falling: list[int] = np.lexsort((rows, -values)).tolist()
     rising: list[int] = np.lexsort((rows, values)).tolist()
     first = set(falling[:highest])
-    return falling[:highest], [place for place in rising if place not in first][:lowest]
+    return falling[:highest], [index for index in rising if index not in first][:lowest]
 
 
 # Training
@@ -307,8 +307,8 @@ class Tracing(Ranged):
 
     def conflicts(self) -> Iterator[str]:
         if (self.canary is None) != (self.feature is None):
-            given, missing = ("feature", "canary") if self.canary is None else ("canary", "feature")
-            yield f"{given} is given and {missing} is not; give both, or neither"
+            present, absent = ("feature", "canary") if self.canary is None else ("canary", "feature")
+            yield f"{present} is given and {absent} is not; give both, or neither"
         if self.canary is not None:
             _check_no_features(self.training)
 
@@ -355,8 +355,12 @@ def checkpoint_epochs(losses: Sequence[float], count: int, share: float) -> list
     """
     start, *after = losses
     falls = [start - loss for loss in after]
-    whole = max(falls)
-    passed = next(epoch for epoch, fall in enumerate(falls, 1) if fall >= share * whole) if whole > 0 else len(after)
+    total_fall = max(falls)
+    passed = (
+        next(epoch for epoch, fall in enumerate(falls, 1) if fall >= share * total_fall)
+        if total_fall > 0
+        else len(after)
+    )
     last = max(passed, min(count, len(after)))
     number = min(count, last)
     return [(2 * k * last + number) // (2 * number) for k in range(1, number + 1)]
@@ -377,8 +381,8 @@ def _traced_training(config: Tracing, inputs: Inputs) -> Training:
 def _training_images(member: Member, images: Images) -> tuple[Pixels, Labels]:
     """The images that a training sees, with their features, and their labels."""
     pixels = images.train_images[member.rows]
-    for place in np.flatnonzero(np.isin(member.rows, list(member.replaced))):
-        pixels[place] = member.replaced[int(member.rows[place])]
+    for index in np.flatnonzero(np.isin(member.rows, list(member.replaced))):
+        pixels[index] = member.replaced[int(member.rows[index])]
     return pixels, images.train_labels[member.rows]
 
 
@@ -389,9 +393,9 @@ def _trace_training(spec: Spec, member: Member) -> tuple[list[float], dict[int, 
 
     weights: dict[int, Weights] = {}
 
-    def watch(who: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
-        for place, (_, epoch) in enumerate(who):
-            weights[epoch] = model_weights(tensors, place)  # a training that starts again gives the same once more
+    def watch(epochs: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
+        for position, (_, epoch) in enumerate(epochs):
+            weights[epoch] = model_weights(tensors, position)  # a training that starts again gives the same once more
 
     ((_, outcome),) = train_many(replace(spec, watch=watch), [member])
     if isinstance(outcome, Exception):

@@ -83,20 +83,22 @@ CALLS = (
 )
 
 
-def call_canaries(found: Sequence[Row], trainings: Iterable[tuple[int, int]]) -> list[Row]:
+def call_canaries(verdicts: Sequence[Row], trainings: Iterable[tuple[int, int]]) -> list[Row]:
     """The canaries' rows with the columns of CALLS, the smallest `p_value` first.
 
     The trainings are those of all canaries, each the row of its canary and a seed.
     """
     shared = share_seeds(trainings)
-    adjusted = false_discovery_control([each["p_value"] for each in found])
-    reduced = false_discovery_control([math.nan if each["reduced_p"] is None else each["reduced_p"] for each in found])
+    adjusted = false_discovery_control([verdict["p_value"] for verdict in verdicts])
+    reduced = false_discovery_control(
+        [math.nan if verdict["reduced_p"] is None else verdict["reduced_p"] for verdict in verdicts]
+    )
     rows = []
-    for each, p_value, reduced_p in zip(found, adjusted, reduced, strict=True):
+    for verdict, p_value, reduced_p in zip(verdicts, adjusted, reduced, strict=True):
         memorised = None if np.isnan(reduced_p) else bool(reduced_p <= FDR)
         about = {"called": bool(p_value <= FDR), "shared_seeds": shared, "memorised": memorised}
-        rows.append(each | {"adjusted_p": float(p_value), **about})
-    return sorted(rows, key=lambda each: (each["p_value"], each["canary"]))
+        rows.append(verdict | {"adjusted_p": float(p_value), **about})
+    return sorted(rows, key=lambda verdict: (verdict["p_value"], verdict["canary"]))
 
 
 def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]:
@@ -105,21 +107,21 @@ def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]
     The bets are on canaries that share no training seed, whose ranks are independent.
     """
     n = len(verdicts)
-    called = sum(each["called"] for each in verdicts)
-    shared = {SHARED: True} if any(each["shared_seeds"] for each in verdicts) else {}
-    smallest = None if shared else min(each["adjusted_p"] for each in verdicts)
+    called_count = sum(verdict["called"] for verdict in verdicts)
+    shared = {SHARED: True} if any(verdict["shared_seeds"] for verdict in verdicts) else {}
+    smallest = None if shared else min(verdict["adjusted_p"] for verdict in verdicts)
     setting = {"false discovery rate": FDR, **population.setting, **shared}
-    yield row(CALLED, setting, alone(called / n, n), "canary", 0.0, smallest)
-    yield _beyond_row(BEYOND, [each["p_value"] for each in verdicts], population, shared)
+    yield row(CALLED, setting, alone(called_count / n, n), "canary", 0.0, smallest)
+    yield _beyond_row(BEYOND, [verdict["p_value"] for verdict in verdicts], population, shared)
     if not shared:
-        yield _bets_row(TOTAL_BETS, [each["p_value"] for each in verdicts])
-    yield tied_row(float(np.mean([each["tied"] for each in verdicts])), n, "canary")
-    if all(each["reduced_p"] is not None for each in verdicts):
-        memorised = sum(each["memorised"] for each in verdicts)
+        yield _bets_row(TOTAL_BETS, [verdict["p_value"] for verdict in verdicts])
+    yield tied_row(float(np.mean([verdict["tied"] for verdict in verdicts])), n, "canary")
+    if all(verdict["reduced_p"] is not None for verdict in verdicts):
+        memorised = sum(verdict["memorised"] for verdict in verdicts)
         yield row(MEMORISED, {"nats": SMALLEST, **setting}, alone(memorised / n, n), "canary", 0.0)
-        yield _beyond_row(MEMORISED_BEYOND, [each["reduced_p"] for each in verdicts], population, shared)
+        yield _beyond_row(MEMORISED_BEYOND, [verdict["reduced_p"] for verdict in verdicts], population, shared)
         if not shared:
-            yield _bets_row(MEMORISED_BETS, [each["reduced_p"] for each in verdicts])
+            yield _bets_row(MEMORISED_BETS, [verdict["reduced_p"] for verdict in verdicts])
 
 
 def _bets_row(metric: str, p_values: Sequence[float]) -> Row:
@@ -133,10 +135,10 @@ def _beyond_row(metric: str, p_values: Sequence[float], population: Population, 
     n, level = len(p_values), max(LEVEL, 1 / population.size)
     small = sum(p_value <= level for p_value in p_values)
     share = share_beyond_chance(small, n, level)
-    at = {"p": level, **shared}
+    setting = {"p": level, **shared}
     if shared:
-        return row(metric, at, Estimate(share.value, None, None, n), "canary", 0.0)
-    return row(metric, at, share, "canary", 0.0, proportion_greater(small, n, level))
+        return row(metric, setting, Estimate(share.value, None, None, n), "canary", 0.0)
+    return row(metric, setting, share, "canary", 0.0, proportion_greater(small, n, level))
 
 
 def share_beyond_chance(small: int, n: int, level: float = LEVEL) -> Estimate:
@@ -167,8 +169,8 @@ def canary_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: AR
     """A row for every canary (CANARY_VERDICTS), the smallest p first. The inputs are families, in any order."""
     by_canary = group_by(family_pairs(inputs), lambda pair: pair.training[0])
     trainings = [pair.training for pairs in by_canary.values() for pair in pairs]
-    found = [verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
-    return pa.Table.from_pylist(call_canaries(found, trainings), CANARY_VERDICTS)
+    verdicts = [verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
+    return pa.Table.from_pylist(call_canaries(verdicts, trainings), CANARY_VERDICTS)
 
 
 def verdict_row(canary: int, pairs: Sequence[FamilyPair]) -> Row:
@@ -176,14 +178,14 @@ def verdict_row(canary: int, pairs: Sequence[FamilyPair]) -> Row:
     differences = [pair.difference for pair in pairs]
     scores = mean_standardised_scores(differences)
     p_value = rank_p_value(scores)
-    reduced = rank_p_value(mean_standardised_scores([reduce_effect(each) for each in differences]))
+    reduced = rank_p_value(mean_standardised_scores([reduce_effect(difference) for difference in differences]))
     return {
         "canary": canary,
         "label": pairs[0].label,
         "pairs": len(pairs),
         "reduced_p": max(p_value, reduced),
         "tied": float(share_tied(scores)),
-        "shift": float(np.mean([each[0] - each[1:].mean() for each in differences])),
+        "shift": float(np.mean([difference[0] - difference[1:].mean() for difference in differences])),
         "rank": round(p_value * len(scores)),
         "members": len(scores),
         "p_value": p_value,
@@ -210,7 +212,7 @@ def has_family(design: Design, shape: Shape) -> bool:
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     verdicts = tables.rows(CANARY_VERDICTS)
     if verdicts:
-        yield from count_rows(verdicts, Population(min(each["members"] for each in verdicts)))
+        yield from count_rows(verdicts, Population(min(verdict["members"] for verdict in verdicts)))
 
 
 # By the exact rank among all glyphs
@@ -235,11 +237,11 @@ EXACT_VERDICTS = pa.schema(
 def exact_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A row for every canary (EXACT_VERDICTS), the smallest p first. The inputs are exact ranks, in any order."""
     ranks = (rank for table in inputs for rank in table.to_pylist())
-    asked = (rank for rank in ranks if (rank["score"], rank["feature"]) == ("pair", "canary"))
-    by_canary = group_rows(asked, "canary")
+    pair_ranks = (rank for rank in ranks if (rank["score"], rank["feature"]) == ("pair", "canary"))
+    by_canary = group_rows(pair_ranks, "canary")
     trainings = [(canary, rank["seed"]) for canary, pairs in by_canary.items() for rank in pairs]
-    found = [_exact_verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
-    return pa.Table.from_pylist(call_canaries(found, trainings), EXACT_VERDICTS)
+    verdicts = [_exact_verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
+    return pa.Table.from_pylist(call_canaries(verdicts, trainings), EXACT_VERDICTS)
 
 
 def _exact_verdict_row(canary: int, pairs: Sequence[Row]) -> Row:
@@ -271,7 +273,7 @@ def plan_exact(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 def exact_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     verdicts = tables.rows(EXACT_VERDICTS)
     if verdicts:
-        yield from count_rows(verdicts, Population(min(each["glyphs"] for each in verdicts), are_all_glyphs=True))
+        yield from count_rows(verdicts, Population(min(verdict["glyphs"] for verdict in verdicts), are_all_glyphs=True))
 
 
 MEASURE = Measure("canary_verdicts", CANARY_VERDICTS, plan, rows)

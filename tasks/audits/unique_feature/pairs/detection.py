@@ -83,7 +83,7 @@ def score_rows(table: pa.Table) -> Iterator[Row]:
     second = {(pair["canary"], pair["seed"]): pair for pair in pairs if pair["evaluation"] == 1}
     for pair in first:
         about = {"canary": pair["canary"], "seed": pair["seed"]}
-        again = second.get((pair["canary"], pair["seed"]))
+        second_pair = second.get((pair["canary"], pair["seed"]))
         for model, prefix in (("canary", ""), ("twin", "twin_")):
             yield _detection_row("M", model, about, pair[f"{prefix}m"])
             p_value = pair[f"{prefix}m_welch_p"]
@@ -92,8 +92,8 @@ def score_rows(table: pa.Table) -> Iterator[Row]:
                 t = pair[f"{prefix}m_welch_t"]
                 yield _detection_row("published t-test", model, about, -p_value if t is None else t, p_value)
             yield _detection_row("M_w", model, about, pair[f"{prefix}m_w_probe"])
-            if again is not None:
-                floor = pair[f"{prefix}average_d_r"] - again[f"{prefix}average_d_r"]
+            if second_pair is not None:
+                floor = pair[f"{prefix}average_d_r"] - second_pair[f"{prefix}average_d_r"]
                 yield _detection_row("random against random", model, about, floor)
 
 
@@ -155,14 +155,14 @@ def call_rates(detection: Sequence[Row]) -> Iterator[Row]:
             model: {(word["canary"], word["seed"]): word["called"] for word in words if word["model"] == model}
             for model in ("canary", "twin")
         }
-        both = [key for key in by_model["canary"] if key in by_model["twin"]]
-        canary, twin = ([by_model[model][key] for key in both] for model in ("canary", "twin"))
-        if both and None not in canary + twin:
-            independent = all(len(set(names)) == len(both) for names in zip(*both, strict=True))
+        shared_keys = [key for key in by_model["canary"] if key in by_model["twin"]]
+        canary, twin = ([by_model[model][key] for key in shared_keys] for model in ("canary", "twin"))
+        if shared_keys and None not in canary + twin:
+            independent = all(len(set(names)) == len(shared_keys) for names in zip(*shared_keys, strict=True))
             rate = call_rate(canary, independent)
             p_value = mcnemar_greater(canary, twin) if independent else None
             setting = {"estimator": estimator}
-            yield row("rate called memorised", setting, rate, "training", sum(twin) / len(both), p_value)
+            yield row("rate called memorised", setting, rate, "training", sum(twin) / len(shared_keys), p_value)
 
 
 def detection_rates(detection: Sequence[Row]) -> Iterator[Row]:
@@ -175,17 +175,19 @@ def detection_rates(detection: Sequence[Row]) -> Iterator[Row]:
         canary, twin = (
             _statistics_by_canary([word for word in words if word["model"] == model]) for model in ("canary", "twin")
         )
-        there = [each for each in canary if each in twin]
-        if len(there) < LEAST:
+        shared = [canary_row for canary_row in canary if canary_row in twin]
+        if len(shared) < LEAST:
             continue
-        found, wrongly = (
+        detected, wrongly = (
             [
-                _detected_share(models[each], [s for other in there if other != each for s in twin[other]])
-                for each in there
+                _detected_share(
+                    models[canary_row], [s for other_row in shared if other_row != canary_row for s in twin[other_row]]
+                )
+                for canary_row in shared
             ]
             for models in (canary, twin)
         )
-        setting, rate = {"estimator": estimator}, _mean_share(found)
+        setting, rate = {"estimator": estimator}, _mean_share(detected)
         if share_seeds((word["canary"], word["seed"]) for word in words):
             rate = Estimate(rate.value, None, None, rate.n)
         yield row("detection rate at 5 % false positives", setting, rate, "canary", _mean_share(wrongly).value)
@@ -194,12 +196,12 @@ def detection_rates(detection: Sequence[Row]) -> Iterator[Row]:
 def _statistics_by_canary(words: Sequence[Row]) -> dict[int, list[float]]:
     """The statistics of each canary's models, one for each training seed."""
     by_canary = group_rows(words, "canary")
-    return {canary: [word["statistic"] for word in own] for canary, own in by_canary.items()}
+    return {canary: [word["statistic"] for word in canary_words] for canary, canary_words in by_canary.items()}
 
 
 def _detected_share(statistics: Sequence[float], unseen: Sequence[float]) -> float:
     """The share of a canary's models above at least 95 % of the control models of others, itself included."""
-    detected = [1 + sum(other >= one for other in unseen) <= LEVEL * (len(unseen) + 1) for one in statistics]
+    detected = [1 + sum(null_value >= one for null_value in unseen) <= LEVEL * (len(unseen) + 1) for one in statistics]
     return sum(detected) / len(detected)
 
 

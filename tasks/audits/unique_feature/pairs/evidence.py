@@ -86,8 +86,8 @@ class Calls:
     @property
     def is_detected(self) -> bool:
         """Whether ranks accuse, for effects of any size."""
-        called = self.called > 0 and not self.share_seeds
-        return called or (self.beyond_p is not None and self.beyond_p <= SURELY)
+        has_calls = self.called > 0 and not self.share_seeds
+        return has_calls or (self.beyond_p is not None and self.beyond_p <= SURELY)
 
     @property
     def are_by_chance(self) -> bool:
@@ -214,15 +214,15 @@ class PairEvidence:
 
 def read_pair_evidence(rows: Rows, look: int = 1) -> PairEvidence:
     """Read the evidence from the rows of a summary at this look."""
-    effect, called, beyond = rows.get(EFFECT), first_row(rows, CALLED), first_row(rows, BEYOND)
+    effect, called_row, beyond_row = rows.get(EFFECT), first_row(rows, CALLED), first_row(rows, BEYOND)
     bets, detected, largest = (first_row(rows, metric) for metric in (BETS, DETECTED, LARGEST))
     total_bets, memorised_bets = first_row(rows, TOTAL_BETS), first_row(rows, MEMORISED_BETS)
     later = [memorised_bets, total_bets] if look > 1 and bets is None else []
     rates = (rows.get(row_name("rate called memorised", model=model, test="welch")) for model in ("canary", "twin"))
     return PairEvidence(
-        names=tuple(name_of(row) for row in (effect, called, beyond, bets, *later) if row is not None),
+        names=tuple(name_of(row) for row in (effect, called_row, beyond_row, bets, *later) if row is not None),
         effect=effect if effect is not None and effect["n"] and effect["estimate"] is not None else None,
-        calls=None if called is None or not called["n"] else _read_calls(rows, called, beyond, largest),
+        calls=None if called_row is None or not called_row["n"] else _read_calls(rows, called_row, beyond_row, largest),
         guarantee=_read_guarantee(rows),
         published=tuple((numerator(rate), rate["n"]) for rate in rates if rate is not None and rate["n"]),
         bets=None if bets is None else _read_bets(bets, detected),
@@ -242,15 +242,15 @@ def _read_bets(bets: Row, detected: Row | None) -> Bets:
     return Bets(bets["estimate"], read_setting(bets)[BET_LEVEL], bets["n"], largest)
 
 
-def _read_calls(rows: Rows, called: Row, beyond: Row | None, largest: Row | None) -> Calls:
-    setting, memorised = read_setting(called), first_row(rows, MEMORISED)
+def _read_calls(rows: Rows, called_row: Row, beyond_row: Row | None, largest: Row | None) -> Calls:
+    setting, memorised = read_setting(called_row), first_row(rows, MEMORISED)
     return Calls(
-        called=numerator(called),
-        n=called["n"],
+        called=numerator(called_row),
+        n=called_row["n"],
         population=Population.from_setting(setting),
         share_seeds=SHARED in setting,
-        beyond=beyond,
-        level=LEVEL if beyond is None else read_setting(beyond)["p"],
+        beyond=beyond_row,
+        level=LEVEL if beyond_row is None else read_setting(beyond_row)["p"],
         memorised=None if memorised is None else numerator(memorised),
         memorised_beyond=first_row(rows, MEMORISED_BEYOND),
         largest=None if largest is None else largest["estimate"],

@@ -72,26 +72,26 @@ def _is_traced_again(design: Design) -> bool:
 
 
 def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
-    scores, chosen = tables.one(CANARY_SCORES), tables.one(CHOSEN)
-    if scores is not None and chosen is not None:
-        yield from correlation_rows(units(scores.to_pylist()), chosen.to_pylist(), about.numbers)
+    scores, chosen_table = tables.one(CANARY_SCORES), tables.one(CHOSEN)
+    if scores is not None and chosen_table is not None:
+        yield from correlation_rows(units(scores.to_pylist()), chosen_table.to_pylist(), about.numbers)
 
 
-def correlation_rows(canaries: Units, chosen: Sequence[Row], published: PublishedNumbers) -> Iterator[Row]:
+def correlation_rows(canaries: Units, chosen_table: Sequence[Row], published: PublishedNumbers) -> Iterator[Row]:
     """Correlations of the canaries' self-influence with M and with the effect, and the effect at both ends."""
-    influence = {image["row"]: image["self_influence"] for image in chosen}
-    there = [pair for pair in canaries.rows if pair["canary"] in influence]
-    traced = [influence[pair["canary"]] for pair in there]
-    end = {image["row"]: image["end"] for image in chosen}
-    ends = [end[pair["canary"]] for pair in there]
-    twin_m = column(there, "twin_m")
+    influence = {image["row"]: image["self_influence"] for image in chosen_table}
+    present = [pair for pair in canaries.rows if pair["canary"] in influence]
+    traced = [influence[pair["canary"]] for pair in present]
+    end = {image["row"]: image["end"] for image in chosen_table}
+    ends = [end[pair["canary"]] for pair in present]
+    twin_m = column(present, "twin_m")
     twin, twin_rank = correlation(traced, twin_m).estimate.value, rank_correlation(traced, twin_m).estimate.value
     for metric, name, null, rank_null, number in (
         ("M", "m", twin, twin_rank, published.correlation),
         ("M effect", "m_effect", 0.0, 0.0, None),
         ("M_w effect", "m_w_probe_effect", 0.0, 0.0, None),
     ):
-        values = column(there, name)
+        values = column(present, name)
         pearson = correlation(traced, values).estimate.value
         p_value = None if pearson is None else _permutation_p_value(traced, values)
         printed = f"correlation of self-influence and {metric}"
@@ -100,7 +100,7 @@ def correlation_rows(canaries: Units, chosen: Sequence[Row], published: Publishe
         p_value = None if spearman.value is None else _permutation_p_value(rankdata(traced), rankdata(values))
         yield row(f"rank {printed}", {"of": "both ends"}, spearman, "canary", rank_null, p_value)
     for which in ("highest", "lowest"):
-        pairs = [pair for pair in there if end[pair["canary"]] == which]
+        pairs = [pair for pair in present if end[pair["canary"]] == which]
         if pairs:
             yield effect_row(
                 "M_w effect", {"images": "probe", "self-influence": which}, pairs, "m_w_probe", canaries.pair
@@ -128,8 +128,8 @@ def _permutation_p_value(first: ArrayLike, second: ArrayLike) -> float:
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     draws = seeds.generator(0, "permutations of a correlation")
     shuffled = draws.permuted(np.tile(a, (DRAWS, 1)), axis=1)
-    found = np.abs(_pearson_rows(np.concatenate([a[None], shuffled]), b))
-    return float(np.mean(found >= found[0] - 1e-12))
+    larger = np.abs(_pearson_rows(np.concatenate([a[None], shuffled]), b))
+    return float(np.mean(larger >= larger[0] - 1e-12))
 
 
 def _pearson_rows(firsts: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -171,9 +171,9 @@ def influence_change(config: InfluenceChange, inputs: Inputs) -> pa.Table:
 
     The inputs are the chosen canaries, and the influences in the two models, which had the same seed.
     """
-    chosen, before, after = inputs
-    assert chosen.schema == CHOSEN
-    canary = canary_row(config.canary, (chosen,))
+    chosen_row, before, after = inputs
+    assert chosen_row.schema == CHOSEN
+    canary = canary_row(config.canary, (chosen_row,))
     traced_twice = []
     for with_feature, table in ((False, before), (True, after)):
         values = table["self_influence"].to_numpy()

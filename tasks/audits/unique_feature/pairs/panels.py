@@ -56,9 +56,9 @@ RATE = (
 
 def _rate_columns(p_values: Sequence[float], trainings: Iterable[tuple[int, int]]) -> Row:
     """The columns of RATE; the trainings, each the row of its canary and a seed, are those that panels are of."""
-    called = proportion(sum(p_value <= LEVEL for p_value in p_values), len(p_values))
-    reach = (None, None) if share_seeds(trainings) else (called.low, called.high)
-    return dict(zip((name for name, _ in RATE), (called.value, *reach, called.n), strict=True))
+    rate = proportion(sum(p_value <= LEVEL for p_value in p_values), len(p_values))
+    reach = (None, None) if share_seeds(trainings) else (rate.low, rate.high)
+    return dict(zip((name for name, _ in RATE), (rate.value, *reach, rate.n), strict=True))
 
 
 def _rate_row(estimator: str, panel: Row, null: float | None) -> Row:
@@ -100,13 +100,13 @@ def panels(config: Panels, inputs: Inputs) -> pa.Table:
     order = seeds.generator(config.seed, "panels").permutation(len(pairs))
     shuffled = [pairs[index] for index in order]
     trainings = [pair.training for pair in pairs]
-    found = [
+    rows = [
         {"estimator": estimator, "model": model, "models": size} | _rate_columns(p_values, trainings)
         for size in SIZES
         for estimator, model, p_values in panel_p_values(shuffled, size)
         if len(p_values) >= LEAST
     ]
-    return pa.Table.from_pylist(found, PANELS)
+    return pa.Table.from_pylist(rows, PANELS)
 
 
 def panel_p_values(pairs: Sequence[FamilyPair], size: int) -> Iterator[tuple[str, str, list[float]]]:
@@ -120,8 +120,8 @@ def panel_p_values(pairs: Sequence[FamilyPair], size: int) -> Iterator[tuple[str
     for model in ("canary", "twin"):
         yield "label-directed rank", model, [_known_label_p_value(group, model) for group in mixed]
         yield "label-directed rank, label unknown", model, [_unknown_label_p_value(group, model) for group in by_label]
-        asked = [group for group in mixed if model == "canary" or all(pair.unseen is not None for pair in group)]
-        yield "paired family rank", model, [_paired_p_value(group, model) for group in asked]
+        groups = [group for group in mixed if model == "canary" or all(pair.unseen is not None for pair in group)]
+        yield "paired family rank", model, [_paired_p_value(group, model) for group in groups]
 
 
 def _split_panels(models: Sequence[T], size: int) -> list[Sequence[T]]:
@@ -185,15 +185,15 @@ def exact_panels(config: Panels, inputs: Inputs) -> pa.Table:
     training of every canary.
     """
     exact_rows: list[Row] = []
-    said = [
+    rows = [
         rank for table in inputs for rank in table.to_pylist() if rank["feature"] == "canary" and is_among_all(rank)
     ]
-    for score, of_score in group_rows(said, "score").items():
+    for score, of_score in group_rows(rows, "score").items():
         first = first_trainings(of_score)
         generator = seeds.generator(config.seed, "panels", score)
-        asked = [first[at] for at in generator.permutation(len(first))]
+        panel = [first[position] for position in generator.permutation(len(first))]
         for size in EXACT_SIZES:
-            exact_rows += _rates_at_size(score, _split_panels(asked, size), generator)
+            exact_rows += _rates_at_size(score, _split_panels(panel, size), generator)
     return pa.Table.from_pylist(exact_rows, EXACT_PANELS)
 
 
@@ -210,17 +210,17 @@ def exact_panel_p_value(panel: Sequence[Row], generator: np.random.Generator) ->
     """The exact p-value of the panel's mean slopes, with all glyphs moved to the cells of the first one."""
     ink = np.array(panel[0]["ink"], bool)
     slopes = [np.array(rank["slopes"], np.float64) for rank in panel]
-    own = [np.array(rank["ink"], bool) for rank in panel]
-    moved = [_align_to_ink(ink, mask, values, generator) for mask, values in zip(own, slopes, strict=True)]
+    inks = [np.array(rank["ink"], bool) for rank in panel]
+    moved = [_align_to_ink(ink, mask, values, generator) for mask, values in zip(inks, slopes, strict=True)]
     return Subsets(mean_standardised_slopes(moved)).p_value(ink)
 
 
-def _align_to_ink(ink: Cells, own: Cells, values: Array, generator: np.random.Generator) -> Array:
+def _align_to_ink(ink: Cells, own_ink: Cells, values: Array, generator: np.random.Generator) -> Array:
     """Rearrange the values of the cells so that those of the `own` ink lie at `ink`; unchanged if both are equal."""
-    if (own == ink).all():
+    if (own_ink == ink).all():
         return values
     moved = np.empty_like(values)
-    moved[ink], moved[~ink] = generator.permutation(values[own]), generator.permutation(values[~own])
+    moved[ink], moved[~ink] = generator.permutation(values[own_ink]), generator.permutation(values[~own_ink])
     return moved
 
 

@@ -77,10 +77,10 @@ def private_rank(config: PrivateRank, inputs: Inputs) -> pa.Table:
 
     The inputs are the canary model and, where ranks are measured, their table.
     """
-    model, *others = inputs
-    asked = [
+    model, *rank_tables = inputs
+    drawn_ranks = [
         rank
-        for rank in Tables(others).rows(EXACT_RANKS)
+        for rank in Tables(rank_tables).rows(EXACT_RANKS)
         if (rank["score"], rank["feature"]) == ("references", "canary") and rank["drawn"]
     ]
     return make_table(
@@ -90,8 +90,8 @@ def private_rank(config: PrivateRank, inputs: Inputs) -> pa.Table:
         epsilon=config.privacy.epsilon,
         delta=config.privacy.delta,
         spent=max(model["epsilons"][0].as_py()),
-        p_value=asked[0]["p_value"] if asked else None,
-        among=asked[0]["among"] if asked else None,
+        p_value=drawn_ranks[0]["p_value"] if drawn_ranks else None,
+        among=drawn_ranks[0]["among"] if drawn_ranks else None,
     )
 
 
@@ -108,16 +108,16 @@ def _private_rank_job(design: Design, privacy: Privacy, trainings: Trainings, pa
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    found = tables.rows(PRIVATE_RANKS)
-    if not found:
+    private_rows = tables.rows(PRIVATE_RANKS)
+    if not private_rows:
         return
-    promised = Privacy(found[0]["epsilon"], found[0]["delta"])
-    shared = share_seeds((each["canary"], each["seed"]) for each in found)
-    ranked = first_trainings(each for each in found if each["p_value"] is not None)
+    promised = Privacy(private_rows[0]["epsilon"], private_rows[0]["delta"])
+    shared = share_seeds((row["canary"], row["seed"]) for row in private_rows)
+    ranked = first_trainings(row for row in private_rows if row["p_value"] is not None)
     levels = [level for level in LEVELS if ranked and all(rank["among"] * level >= 1 for rank in ranked)]
     yield from bounded_share_rows(ranked, promised, shared, levels)
     bounds = rank_bounds(ranked, promised.delta, levels) if levels and not shared else ()
-    spent = Spent(max(each["spent"] for each in found), len(found))
+    spent = Spent(max(row["spent"] for row in private_rows), len(private_rows))
     yield from epsilon_rows(bounds, spent, promised.delta)
 
 
@@ -127,13 +127,13 @@ def rank_bounds(ranked: Sequence[Row], delta: float, levels: Sequence[float]) ->
     All levels together have the confidence. The false positive rate is the level, since the feature was drawn.
     """
     n, alpha = len(ranked), LEVEL / len(levels)
-    called = {level: sum(rank["p_value"] <= level for rank in ranked) for level in levels}
+    called_counts = {level: sum(rank["p_value"] <= level for rank in ranked) for level in levels}
     for name, bound in MANY_RUNS.items():
-        shown, most = (
+        shown, largest_bound = (
             max(bound((calls[level], n), level, delta, alpha) for level in levels)
-            for calls in (called, dict.fromkeys(levels, n))
+            for calls in (called_counts, dict.fromkeys(levels, n))
         )
-        yield Bound(name, shown, n, "training", most=most)
+        yield Bound(name, shown, n, "training", most=largest_bound)
 
 
 def bounded_share_rows(
@@ -145,12 +145,12 @@ def bounded_share_rows(
     """
     for level in levels:
         setting = {"delta": promised.delta, "epsilon": promised.epsilon, "level": level}
-        n, called = len(ranked), sum(rank["p_value"] <= level for rank in ranked)
-        share, bound = exact_proportion(called, n, CONFIDENCE), promised.power(level)
-        beyond = None if shared else proportion_greater(called, n, bound)
+        n, called_count = len(ranked), sum(rank["p_value"] <= level for rank in ranked)
+        share, bound = exact_proportion(called_count, n, CONFIDENCE), promised.power(level)
+        excess_p = None if shared else proportion_greater(called_count, n, bound)
         without = row(ONE_MODEL, setting, share, "training", level)
         yield without | {"low": None, "high": None} if shared else without
-        yield row(ALLOWED, setting, alone(bound, n), "training", level, beyond)
+        yield row(ALLOWED, setting, alone(bound, n), "training", level, excess_p)
 
 
 MEASURE = Measure("private_ranks", PRIVATE_RANKS, plan, rows)

@@ -46,12 +46,12 @@ def regularisation(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG
     return pa.Table.from_pylist(list(comparison_rows(first, plain)), REGULARISED)
 
 
-def comparison_rows(of: Units, plain: Units) -> Iterator[Row]:
+def comparison_rows(setting: Units, plain: Units) -> Iterator[Row]:
     """A row for each score."""
-    positive = [[m for m in column(network.rows, "m") if m > 0] for network in (of, plain)]
-    yield _comparison_row("M where positive", positive, of.model)
+    positive = [[m for m in column(network.rows, "m") if m > 0] for network in (setting, plain)]
+    yield _comparison_row("M where positive", positive, setting.model)
     for score, name in (("M effect", "m_effect"), ("M_w effect", "m_w_probe_effect")):
-        yield _comparison_row(score, [column(network.rows, name) for network in (of, plain)], of.pair)
+        yield _comparison_row(score, [column(network.rows, name) for network in (setting, plain)], setting.pair)
 
 
 def _comparison_row(score: str, samples: list[list[float]], unit: str) -> Row:

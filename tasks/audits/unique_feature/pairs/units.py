@@ -42,13 +42,17 @@ def share_seeds(trainings: Iterable[tuple[int, int]]) -> bool:
 
     Rates over canaries have an interval only where they do not: else what the seed does to one it does to all.
     """
-    found = set(trainings)
-    return len({seed for _, seed in found}) < len(found)
+    seed_owners = set(trainings)
+    return len({seed for _, seed in seed_owners}) < len(seed_owners)
 
 
-def call_rate(called: Sequence[bool], independent: bool) -> Estimate:
+def call_rate(called_count: Sequence[bool], independent: bool) -> Estimate:
     """The share of trainings that are called; without an interval if they are no independent sample."""
-    return proportion(sum(called), len(called)) if independent else alone(sum(called) / len(called), len(called))
+    return (
+        proportion(sum(called_count), len(called_count))
+        if independent
+        else alone(sum(called_count) / len(called_count), len(called_count))
+    )
 
 
 def average_rows(rows: Sequence[Row], *by: str) -> list[Row]:
@@ -71,8 +75,8 @@ def _averages(name: str, value: object) -> bool:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    there = [value for value in values if value is not None]
-    return sum(there) / len(there) if there else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def column(rows: Sequence[Row], name: str) -> list[float]:

@@ -158,31 +158,31 @@ class PanelEvidence:
 def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | None:
     """Read the evidence from the first row of each metric; None if no model has been evaluated."""
     beside_metric, parts_metric = deciding_metrics(config)
-    push, rank, others = (first_row(rows, metric) for metric in (PUSH, RANK, OTHERS))
-    beside = None if beside_metric is None else first_row(rows, beside_metric)
-    if push is None or rank is None or others is None or push["estimate"] is None:
+    push, rank, others_row = (first_row(rows, metric) for metric in (PUSH, RANK, OTHERS))
+    beside_row = None if beside_metric is None else first_row(rows, beside_metric)
+    if push is None or rank is None or others_row is None or push["estimate"] is None:
         return None
-    found, upper = first_row(rows, FOUND), first_row(rows, UPPER)
+    power_row, upper = first_row(rows, FOUND), first_row(rows, UPPER)
     setting = read_setting(push)
     checks, key = _read_checks(rows)
     return PanelEvidence(
-        names=tuple(name_of(row) for row in (beside, rank, push, others) if row is not None),
-        rank=Rank(round(rank["estimate"]), rank["p_value"], Population(others["n"] + 1), rank["n"]),
-        beside=None if beside is None else _read_rank_beside(beside),
+        names=tuple(name_of(row) for row in (beside_row, rank, push, others_row) if row is not None),
+        rank=Rank(round(rank["estimate"]), rank["p_value"], Population(others_row["n"] + 1), rank["n"]),
+        beside=None if beside_row is None else _read_rank_beside(beside_row),
         parts=tuple(map(_read_part_rank, select_rows(rows, parts_metric))),
         push=Push(
             value=push["estimate"],
             label=None if setting["label known"] else setting["label"],
-            others=None if others["low"] is None else (others["low"], others["high"]),
+            others=None if others_row["low"] is None else (others_row["low"], others_row["high"]),
             upper=None if upper is None else upper["estimate"],
-            smallest=SMALLEST if found is None else read_setting(found)["nats"],
-            power=0.0 if found is None else found["estimate"],
+            smallest=SMALLEST if power_row is None else read_setting(power_row)["nats"],
+            power=0.0 if power_row is None else power_row["estimate"],
         ),
         tied=most_tied(rows),
         checks=checks,
         unchecked=max(0, _count_tables(config) - len(checks)),
         key=key,
-        lacks_beside=beside_metric is not None and beside is None,
+        lacks_beside=beside_metric is not None and beside_row is None,
     )
 
 
@@ -211,11 +211,11 @@ def _read_checks(rows: Rows) -> tuple[tuple[TableCheck, ...], str]:
     checks, key = [], ""
     for row in select_rows(rows, TWICE):
         setting = read_setting(row)
-        key, named = key or setting["key"], labels.get(setting["table"])
+        key, labels_row = key or setting["key"], labels.get(setting["table"])
         check = TableCheck(setting["table"], row["n"], round((row["estimate"] or 0.0) * row["n"]))
-        if named is not None:
-            right, stated = numerator(named), named["null"]
-            check = replace(check, labelled=named["n"], right=right, stated=stated, p=named["p_value"])
+        if labels_row is not None:
+            right, stated = numerator(labels_row), labels_row["null"]
+            check = replace(check, labelled=labels_row["n"], right=right, stated=stated, p=labels_row["p_value"])
         checks.append(check)
     return tuple(checks), key
 

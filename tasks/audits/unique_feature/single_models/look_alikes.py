@@ -87,7 +87,7 @@ def look_alike_answers(log_p: Array) -> dict[str, list[float]]:
 def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     if not design.family.look_alikes:
         return ()
-    return tuple(Job(ask_look_alikes, LookAlikes(each.config), each.inputs) for each in trainings.single_models)
+    return tuple(Job(ask_look_alikes, LookAlikes(model.config), model.inputs) for model in trainings.single_models)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
@@ -100,17 +100,17 @@ def rank_rows(families: Sequence[ModelFamily], look_alikes: Sequence[Row]) -> It
     by_part = group_rows(look_alikes, "part")
     for part in sorted(by_part):
         by_model = group_rows(by_part[part], "model")
-        asked = [model for model in families if model.about["seed"] in by_model]
-        if not asked:
+        setting = [model for model in families if model.about["seed"] in by_model]
+        if not setting:
             continue
         scores = []
-        for model in asked:
-            look_alike_odds = np.array([each["log_odds"] for each in by_model[model.about["seed"]]])
+        for model in setting:
+            look_alike_odds = np.array([row["log_odds"] for row in by_model[model.about["seed"]]])
             scores.append(push_scores(np.vstack([model.log_odds[:1], look_alike_odds]), model.log_odds[1:]))
         mean_scores = np.mean(scores, axis=0)  # (1 + look-alikes, classes)
-        label = asked[0].label
+        label = setting[0].label
         p_value = rank_p_value(mean_scores.max(axis=1) if label is None else mean_scores[:, label])
-        yield look_alike_row(RANK, {}, p_value, (part, len(by_part)), len(mean_scores), len(asked))
+        yield look_alike_row(RANK, {}, p_value, (part, len(by_part)), len(mean_scores), len(setting))
 
 
 def look_alike_row(

@@ -73,7 +73,7 @@ def single_model_config(config: UniqueFeature, shape: Shape, number: int = 0) ->
     question = config.single_models
     assert question is not None
     single = SingleModelConfig(
-        relatives=relatives(config, config.asked_feature, seen=seen_images(config)),
+        relatives=relatives(config, config.asked_feature, seen_images=seen_images(config)),
         random=config.random,
         shape=shape,
         number=number,
@@ -162,14 +162,14 @@ def labels(config: SingleModelConfig) -> Labels:
 def _labelled_rows(config: SingleModelConfig) -> NDArray[np.int64]:
     """The test images of the labelled set that are mixed in, drawn at random since folders list them by class."""
     assert config.labelled is not None
-    drawn = seeds.generator(config.order, "labelled").permutation(len(load(config.labelled).test_labels))
-    return np.sort(drawn[:LABELLED_COUNT])
+    order = seeds.generator(config.order, "labelled").permutation(len(load(config.labelled).test_labels))
+    return np.sort(order[:LABELLED_COUNT])
 
 
 def pictures(config: SingleModelConfig) -> tuple[str, Pixels]:
     """The name of the one set that an owner gets, and its images."""
-    handed, _ = _handed_out(_picture_config(config))
-    return handed.name, np.concatenate([images for _, images in image_sets(config)])[handed.order]
+    handout, _ = _handed_out(_picture_config(config))
+    return handout.name, np.concatenate([images for _, images in image_sets(config)])[handout.order]
 
 
 def check_tables(configs: Iterable[SingleModelConfig]) -> None:
@@ -189,7 +189,7 @@ def check_tables(configs: Iterable[SingleModelConfig]) -> None:
             if config.classes is not None and config.classes != outputs.classes:
                 raise ValueError(f"{outputs.name} has {outputs.classes} classes, and given.classes is {config.classes}")
             every = [id_ for ids in picture_ids(config).values() for id_ in ids]
-            outputs.select([*every, *(again for _, again in repeated_ids(config))])
+            outputs.select([*every, *(repeat_id for _, repeat_id in repeated_ids(config))])
             if config.labelled is not None:
                 check_labelled(config, outputs)
 
@@ -205,24 +205,29 @@ def check_labelled(config: SingleModelConfig, outputs: Outputs) -> NDArray[np.fl
 
 def picture_ids(config: SingleModelConfig) -> dict[str, list[str]]:
     """The ids of each set's images, by the name of the set."""
-    handed, slices = _handed_out(_picture_config(config))
-    ids = handed.ids
+    handout, slices = _handed_out(_picture_config(config))
+    ids = handout.ids
     return {name: ids[rows] for name, rows in slices.items()}
 
 
 def repeated_ids(config: SingleModelConfig) -> list[tuple[str, str]]:
     """The two ids of each image that is handed out twice."""
-    handed, _ = _handed_out(_picture_config(config))
-    ids = handed.ids
-    return [(ids[image], again) for image, again in handed.repeats.items()]
+    handout, _ = _handed_out(_picture_config(config))
+    ids = handout.ids
+    return [(ids[image], repeat_id) for image, repeat_id in handout.repeats.items()]
 
 
 def split_key(config: SingleModelConfig) -> pa.Table:
     """The role of each image (`split.KEY`)."""
-    handed, slices = _handed_out(_picture_config(config))
-    ids, again = handed.ids, handed.repeats
-    of = {image: name for name, rows in slices.items() for image in range(rows.start, rows.stop)}
-    return key_of([*((ids[image], of[image]) for image in of), *((twice, of[image]) for image, twice in again.items())])
+    handout, slices = _handed_out(_picture_config(config))
+    ids, repeats = handout.ids, handout.repeats
+    set_names = {image: name for name, rows in slices.items() for image in range(rows.start, rows.stop)}
+    return key_of(
+        [
+            *((ids[image], set_names[image]) for image in set_names),
+            *((twice, set_names[image]) for image, twice in repeats.items()),
+        ]
+    )
 
 
 def _picture_config(config: SingleModelConfig) -> SingleModelConfig:

@@ -60,11 +60,11 @@ class WeightRanks:
 def weight_ranks(config: WeightRanks, inputs: Inputs) -> pa.Table:
     """The rank of the audited feature, and of glyphs that no model carries (WEIGHT_RANKS)."""
     first = config.panel[0]
-    asked, label = first.relatives, first.label
+    relatives, label = first.relatives, first.label
     assert label is not None
-    clean = probe_label_images(asked, first.shape, label)
-    sets = dict(slope_sets(asked, clean))
-    training = as_shape(load(asked.probe).train_images, first.shape)
+    clean = probe_label_images(relatives, first.shape, label)
+    sets = dict(slope_sets(relatives, clean))
+    training = as_shape(load(relatives.probe).train_images, first.shape)
     counts = ink_counts(training)
     tables = inputs or [None] * len(config.panel)
     layers = [first_layer(one, table, clean, label) for one, table in zip(config.panel, tables, strict=True)]
@@ -75,8 +75,8 @@ def weight_ranks(config: WeightRanks, inputs: Inputs) -> pa.Table:
         return slopes[0] if len(slopes) == 1 else mean_standardised_slopes(slopes), here
 
     about = {"models": len(config.panel), "label": label}
-    found = rank_alone(asked, clean, list(sets), fit_slopes)
-    return pa.Table.from_pylist([about | said for said in found], WEIGHT_RANKS)
+    ranks = rank_alone(relatives, clean, list(sets), fit_slopes)
+    return pa.Table.from_pylist([about | rank for rank in ranks], WEIGHT_RANKS)
 
 
 def first_layer(one: SingleModelConfig, table: pa.Table | None, images: Pixels, label: int) -> FirstLayer:

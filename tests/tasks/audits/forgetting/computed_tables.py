@@ -50,9 +50,9 @@ DIGITS = Part(pin(Dataset("digits")), 0, 60)
 @cache
 def confidences() -> list[pa.Table]:
     query, calibration, null = models(np.random.default_rng(0), 3, 3, 200)
-    held = np.concatenate((query[:, :100], null[:, 100:]), axis=1)
+    partly_held = np.concatenate((query[:, :100], null[:, 100:]), axis=1)
     printed = table("target", 2, 0, null[0].round(2), resolution=0.01)
-    return [*tables(query, calibration, null, held), printed]
+    return [*tables(query, calibration, null, partly_held), printed]
 
 
 @cache
@@ -66,8 +66,8 @@ def unlearnt(method: Method) -> pa.Table:
     # A student without dropout begins where its teacher is, and departs from it wherever the rounding of a gradient
     # that is exactly 0 points: the fingerprint would differ by 6 % from processor to processor.
     dropout = isinstance(method, Distillation)
-    kept, forgotten = Share(Part(pin(Dataset("digits-on-photos")), 60, 60)), Share(DIGITS, 0.5, 3)
-    config = Unlearning((kept,), (forgotten,), method, DIGITS.data, 10, seed=2, batch=16)
+    kept_share, forgotten = Share(Part(pin(Dataset("digits-on-photos")), 60, 60)), Share(DIGITS, 0.5, 3)
+    config = Unlearning((kept_share,), (forgotten,), method, DIGITS.data, 10, seed=2, batch=16)
     return epochs(unlearn(config, [trained(dropout)]))
 
 
@@ -76,8 +76,8 @@ def of_the_training() -> pa.Table:
 
 
 def epochs(table: pa.Table) -> pa.Table:
-    (found,) = table.to_pylist()
-    return pa.Table.from_pylist([epoch | {"train_accuracy": found["train_accuracy"]} for epoch in found["history"]])
+    (result,) = table.to_pylist()
+    return pa.Table.from_pylist([epoch | {"train_accuracy": result["train_accuracy"]} for epoch in result["history"]])
 
 
 def of_the_question() -> pa.Table:
@@ -111,8 +111,8 @@ def of_power() -> pa.Table:
 @cache
 def of_recognition() -> pa.Table:
     """How many passed, as a number that `total` sees."""
-    found = recognition(Recognition(DECIDED), small_run.CONTROLLED)
-    return found.set_column(2, "passed", found["passed"].cast(pa.float64()))
+    result = recognition(Recognition(DECIDED), small_run.CONTROLLED)
+    return result.set_column(2, "passed", result["passed"].cast(pa.float64()))
 
 
 def of_all() -> pa.Table:
@@ -121,8 +121,8 @@ def of_all() -> pa.Table:
 
 def of_images() -> pa.Table:
     """Which rows are drawn, as numbers that `total` sees."""
-    found = examples(Examples(DIGITS, Part(pin(Dataset("digits-on-photos")), 60, 60), seed=4), [])
-    return found.set_column(found.schema.get_field_index("row"), "row", found["row"].cast(pa.float64()))
+    result = examples(Examples(DIGITS, Part(pin(Dataset("digits-on-photos")), 60, 60), seed=4), [])
+    return result.set_column(result.schema.get_field_index("row"), "row", result["row"].cast(pa.float64()))
 
 
 TABLES = [

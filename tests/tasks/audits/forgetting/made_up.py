@@ -49,7 +49,7 @@ def table(
     groups: Array | None = None,
     resolution: float = 0.0,
     control: int = 0,
-    again: Array | None = None,
+    repeat: Array | None = None,
     printed: float | None = None,
 ) -> pa.Table:
     """What one model said, as the audit stores it; the last images are `control` ones. It is right above one half.
@@ -68,7 +68,7 @@ def table(
         pa.array([0] * n, pa.int32()),
         pa.array(values, pa.float64()),
         pa.array(values > 0.5),
-        pa.array(np.full(n, np.nan) if again is None else again, from_pandas=True),
+        pa.array(np.full(n, np.nan) if repeat is None else repeat, from_pandas=True),
         pa.array([resolution] * n),
         pa.array([resolution if printed is None else printed] * n),
     ]
@@ -77,11 +77,11 @@ def table(
 
 def tables(query: Array, calibration: Array, *targets: Array) -> list[pa.Table]:
     """The tables of all models, whose replicates are counted from 0."""
-    found = [table("query", None, r, values) for r, values in enumerate(query)]
-    found += [table("calibration", None, r, values) for r, values in enumerate(calibration)]
+    result = [table("query", None, r, values) for r, values in enumerate(query)]
+    result += [table("calibration", None, r, values) for r, values in enumerate(calibration)]
     for number, target in enumerate(targets):
-        found += [table("target", number, r, values) for r, values in enumerate(target)]
-    return found
+        result += [table("target", number, r, values) for r, values in enumerate(target)]
+    return result
 
 
 def audit(
@@ -89,7 +89,7 @@ def audit(
     shares: tuple[float, ...] = (0.0,),
     replicates: int = 5,
     images: int = 400,
-    other: float = 0.0,
+    domain_effect: float = 0.0,
 ) -> list[Array]:
     """Models (replicates, 2 x images) of which the first half of the images is D_Q and the rest control.
 
@@ -98,9 +98,9 @@ def audit(
     """
     difficulty = 3 * chance.normal(size=2 * images)
 
-    def trained(share: float, surer: float) -> Array:
-        held = np.zeros((replicates, 2 * images))
-        held[:, :images] = 4 * (chance.random((replicates, images)) < share)
-        return confidences(0.5 + surer + difficulty + chance.normal(size=held.shape) + held)
+    def trained(share: float, certainty: float) -> Array:
+        log_odds = np.zeros((replicates, 2 * images))
+        log_odds[:, :images] = 4 * (chance.random((replicates, images)) < share)
+        return confidences(0.5 + certainty + difficulty + chance.normal(size=log_odds.shape) + log_odds)
 
-    return [trained(0.0, 0.0), *(trained(share, other) for share in shares)]
+    return [trained(0.0, 0.0), *(trained(share, domain_effect) for share in shares)]

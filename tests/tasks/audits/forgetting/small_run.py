@@ -49,7 +49,7 @@ ABOUT = Decisions(
 
 
 def controlled(kind: str, number: int | None, values: NDArray[np.float64]) -> list[pa.Table]:
-    return [table(kind, number, replicate, said, control=CONTROLS) for replicate, said in enumerate(values)]
+    return [table(kind, number, replicate, confidence, control=CONTROLS) for replicate, confidence in enumerate(values)]
 
 
 CONTROLLED = [

@@ -15,12 +15,12 @@ Row = dict[str, Any]
 
 
 def rows(*tables: pa.Table, config: About = About(())) -> dict[tuple[str, str], Row]:  # noqa: B008
-    found = summary(config, tables)
-    assert found.schema == SUMMARY
-    listed = found.to_pylist()
-    known = {(row["metric"], row["setting"]): row for row in listed}
-    assert len(known) == len(listed)  # each is found by these two
-    return known
+    result = summary(config, tables)
+    assert result.schema == SUMMARY
+    all_rows = result.to_pylist()
+    rows_by_name = {(row["metric"], row["setting"]): row for row in all_rows}
+    assert len(rows_by_name) == len(all_rows)  # each is found by these two
+    return rows_by_name
 
 
 def setting(**values: Any) -> str:

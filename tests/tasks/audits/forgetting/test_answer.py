@@ -80,12 +80,12 @@ def said(*rows: Row, config: Forgetting = QUICKSTART) -> Verdict:
 def test_one_target_is_judged_by_the_rule_and_told_with_its_error_rate(
     golden: Golden, values: tuple[float, ...], answer: str
 ) -> None:
-    found = said(*target("D_C", *values))
-    assert found.answer == answer
-    golden(found.sentence)
+    result = said(*target("D_C", *values))
+    assert result.answer == answer
+    golden(result.sentence)
     decisive = [SURER, "share of D_Q held"] if answer == "not forgotten" else ["share of D_Q held", SURER]
-    assert [(metric, '{"target": "D_C"}') for metric in decisive] == list(found.rows)
-    assert found.limits == LIMITS
+    assert [(metric, '{"target": "D_C"}') for metric in decisive] == list(result.rows)
+    assert result.limits == LIMITS
     assert answer in AUDIT.wording.answers
 
 
@@ -104,31 +104,33 @@ def test_one_target_is_judged_by_the_rule_and_told_with_its_error_rate(
 def test_several_targets_are_judged_together(
     golden: Golden, several: tuple[tuple[float, ...], ...], answer: str
 ) -> None:
-    rows = [each for at, values in enumerate(several) for each in target(f"target {at}", *values)]
-    found = said(*rows)
-    assert answer == found.answer
-    golden(found.sentence)
-    assert "  " not in found.sentence  # a rule without an error rate adds nothing
-    decided = {said(*target(f"target {at}", *values)).answer: at for at, values in enumerate(several)}
+    rows = [item for index, values in enumerate(several) for item in target(f"target {index}", *values)]
+    result = said(*rows)
+    assert answer == result.answer
+    golden(result.sentence)
+    assert "  " not in result.sentence  # a rule without an error rate adds nothing
+    decided = {said(*target(f"target {index}", *values)).answer: index for index, values in enumerate(several)}
     first = decided[answer] if len(decided) == len(several) else 0
-    assert f'{{"target": "target {first}"}}' == found.rows[0][1]  # of what decides for all
-    assert {f'{{"target": "target {at}"}}' for at in range(len(several))} == {setting for _, setting in found.rows}
+    assert f'{{"target": "target {first}"}}' == result.rows[0][1]  # of what decides for all
+    assert {f'{{"target": "target {index}"}}' for index in range(len(several))} == {
+        setting for _, setting in result.rows
+    }
 
 
 def test_one_that_may_hold_nothing_is_not_likened_to_models_that_hold_some(golden: Golden) -> None:
     for nothing in (0.0, None):
-        found = said(*target("D_C", 0.001, nothing, 1.0)).sentence
-        golden(found)
+        result = said(*target("D_C", 0.001, nothing, 1.0)).sentence
+        golden(result)
 
 
 def test_the_effect_of_a_run_is_the_largest_share_that_a_target_is_known_to_hold() -> None:
     assert AUDIT.effect is not None
-    lost = row("share of D_Q held", {"target": "lost"}, Estimate(None, None, None, 0), "training", 0.0)
-    several = [lost, *target("a", *CLEARED), *target("b", *HELD), *target("c", *OPEN)]
-    found = AUDIT.effect.row(QUICKSTART, pa.Table.from_pylist(several, SUMMARY))
-    assert found is not None
-    assert (found["setting"], found["estimate"]) == ('{"target": "b"}', 0.08)
-    assert AUDIT.effect.row(QUICKSTART, pa.Table.from_pylist([lost], SUMMARY)) is None
+    lost_row = row("share of D_Q held", {"target": "lost"}, Estimate(None, None, None, 0), "training", 0.0)
+    several = [lost_row, *target("a", *CLEARED), *target("b", *HELD), *target("c", *OPEN)]
+    result = AUDIT.effect.row(QUICKSTART, pa.Table.from_pylist(several, SUMMARY))
+    assert result is not None
+    assert (result["setting"], result["estimate"]) == ('{"target": "b"}', 0.08)
+    assert AUDIT.effect.row(QUICKSTART, pa.Table.from_pylist([lost_row], SUMMARY)) is None
 
 
 def test_targets_of_an_unknown_training_are_not_counted_as_right_or_wrong() -> None:
@@ -136,38 +138,38 @@ def test_targets_of_an_unknown_training_are_not_counted_as_right_or_wrong() -> N
 
 
 def test_a_single_triple_of_the_published_rule_is_not_told() -> None:
-    for triples, told in ((1, ""), (2, "theirs 1 of 2.")):
+    for triples, expected in ((1, ""), (2, "theirs 1 of 2.")):
         rule = row("published rule says forgotten", {"target": "theirs"}, proportion(1, triples), "share")
-        found = said(*target("theirs", *CLEARED), rule).published
-        assert (not told) == (not found)
-        assert found.endswith(told)
+        result = said(*target("theirs", *CLEARED), rule).published
+        assert (not expected) == (not result)
+        assert result.endswith(expected)
 
 
 def test_a_given_file_is_quoted_where_several_are_told_apart() -> None:
     config = with_settings(QUICKSTART, {"given.outputs": (File("/far/away/ours.parquet"),)})
-    found = said(*target("ours.parquet", *CLEARED), *target("D_C", *HELD), config=config).sentence
-    assert "'ours' is forgotten: " in found
-    assert "; D_C is not forgotten: " in found
+    result = said(*target("ours.parquet", *CLEARED), *target("D_C", *HELD), config=config).sentence
+    assert "'ours' is forgotten: " in result
+    assert "; D_C is not forgotten: " in result
 
 
 def test_of_many_targets_the_first_are_told_one_by_one() -> None:
-    found = said(*(each for at in range(15) for each in target(f"target {at}", *HELD)))
-    assert "of 15 targets" in found.sentence
-    assert found.sentence.count("more certain about D_Q") == 12
+    result = said(*(item for index in range(15) for item in target(f"target {index}", *HELD)))
+    assert "of 15 targets" in result.sentence
+    assert result.sentence.count("more certain about D_Q") == 12
 
 
 def test_without_a_control_set_nobody_is_judged_and_it_is_said_what_to_do(golden: Golden) -> None:
     share = row("share of D_Q held", {"target": "D_C"}, Estimate(None, None, None, 5), "training", 0.0)
-    found = said(share, config=TABLE1)
-    assert found.answer == "not assessable"
-    golden(found.sentence, "found.sentence")
-    assert found.rows == (("share of D_Q held", '{"target": "D_C"}'),)  # there is no test to rest on
+    result = said(share, config=TABLE1)
+    assert result.answer == "not assessable"
+    golden(result.sentence, "found.sentence")
+    assert result.rows == (("share of D_Q held", '{"target": "D_C"}'),)  # there is no test to rest on
 
 
 def test_what_would_have_been_found_is_told(golden: Golden) -> None:
     powers = [
-        row("power", {"share": share}, proportion(found, 5), "training")
-        for share, found in ((0.1, 5), (0.0, 0), (0.05, 2))
+        row("power", {"share": share}, proportion(result, 5), "training")
+        for share, result in ((0.1, 5), (0.0, 0), (0.05, 2))
     ]
     golden(said(*target("D_C", *CLEARED), *powers).sentence)
 
@@ -177,8 +179,8 @@ def test_how_many_targets_are_decided_as_they_were_trained_is_told(golden: Golde
         row("targets decided rightly", {}, proportion(1, 2), "target"),
         row("targets decided wrongly", {}, proportion(0, 2), "target"),
     ]
-    found = said(*target("first", *CLEARED), *target("second", *OPEN), *counts)
-    golden(found.sentence)
+    result = said(*target("first", *CLEARED), *target("second", *OPEN), *counts)
+    golden(result.sentence)
     assert "with known training" not in said(*target("first", *CLEARED), *counts).sentence
 
 
@@ -192,9 +194,9 @@ def test_trainings_that_learnt_too_little_are_warned_of(accuracy: float, warned:
 def test_where_nothing_is_scored_nothing_is_decided() -> None:
     images = row("images", {"part": "query", "class": "3"}, alone(12.0, 2), "group")
     of_images = replace(QUICKSTART, question=Examples())
-    found = said(images, config=of_images)
-    assert (found.answer, found.sentence) == ("undecided", "Undecided: this run shows images only.")
-    assert (("images", images["setting"]),) == found.rows
+    result = said(images, config=of_images)
+    assert (result.answer, result.sentence) == ("undecided", "Undecided: this run shows images only.")
+    assert (("images", images["setting"]),) == result.rows
     nobody = said()
     assert (nobody.sentence, nobody.rows) == ("Undecided: nothing has been decided.", ())
 
@@ -204,21 +206,21 @@ def test_every_answer_is_declared() -> None:
 
 
 def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_it_rests(golden: Golden) -> None:
-    named = with_settings(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
-    held = said(*target("D_C", *HELD))
-    given = said(*target("D_C", *HELD), config=named)
+    named_config = with_settings(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
+    drawn_result = said(*target("D_C", *HELD))
+    given_tables = said(*target("D_C", *HELD), config=named_config)
     rate = "regardless of their other training data"
-    golden(given.sentence)
-    assert f"{rate}." in held.sentence
-    assert [GIVEN_CONTROL in found.limits for found in (given, held)] == [True, False]
-    assert GIVEN_CONTROL not in said(*target("D_C", *CLEARED), config=named).limits
+    golden(given_tables.sentence)
+    assert f"{rate}." in drawn_result.sentence
+    assert [GIVEN_CONTROL in result.limits for result in (given_tables, drawn_result)] == [True, False]
+    assert GIVEN_CONTROL not in said(*target("D_C", *CLEARED), config=named_config).limits
 
 
 def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_binds_it(golden: Golden) -> None:
-    given = with_settings(QUICKSTART, {"given.outputs": (File("table.csv"),)})
-    by = with_settings(given, bound_by="SHA-256 9f86, 30 spot checks by a notary")
+    given_tables = with_settings(QUICKSTART, {"given.outputs": (File("table.csv"),)})
+    by = with_settings(given_tables, bound_by="SHA-256 9f86, 30 spot checks by a notary")
     tried = row(PASSED, {"share": 0.25}, proportion(12, 40), "pair of models")
-    clean = said(*target("table.csv", *CLEARED), tried, config=given)
+    clean = said(*target("table.csv", *CLEARED), tried, config=given_tables)
     assert clean.answer == "not assessable"
     golden(clean.sentence, "clean.sentence")
     assert TABLES in clean.limits
@@ -228,29 +230,32 @@ def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_
     golden(bound.limits, "bound.limits")
     assert TABLES not in said(*target("D_C", *CLEARED)).limits
     assert (
-        TABLES not in said(*target("table.csv", *CLEARED), config=with_settings(TABLE1, audited=given.audited)).limits
+        TABLES
+        not in said(*target("table.csv", *CLEARED), config=with_settings(TABLE1, audited=given_tables.audited)).limits
     )
-    first, *_ = certified(*target("table.csv", *CLEARED), tried, config=given).steps
+    first, *_ = certified(*target("table.csv", *CLEARED), tried, config=given_tables).steps
     assert first.startswith("Bind the table to the model in use")
 
 
 def test_several_that_are_accused_are_told_to_share_one_draw() -> None:
-    one, two, other = (
-        said(*(each for name, values in targets for each in target(name, *values)))
+    one, two, other_target = (
+        said(*(item for name, values in targets for item in target(name, *values)))
         for targets in ([("a", HELD)], [("a", HELD), ("b", HELD)], [("a", HELD), ("b", CLEARED)])
     )
-    assert [found.answer for found in (one, two, other)] == ["not forgotten"] * 3
-    assert [SHARED_DRAW in found.limits for found in (one, two, other)] == [False, True, False]
+    assert [result.answer for result in (one, two, other_target)] == ["not forgotten"] * 3
+    assert [SHARED_DRAW in result.limits for result in (one, two, other_target)] == [False, True, False]
 
 
 def test_an_owner_who_could_guess_what_is_held_back_is_warned_of() -> None:
-    given = with_settings(QUICKSTART, {"given.outputs": (File("table.csv"),)})
-    secret = with_settings(given, secret="b1946ac92492d2347c62")
+    given_tables = with_settings(QUICKSTART, {"given.outputs": (File("table.csv"),)})
+    secret = with_settings(given_tables, secret="b1946ac92492d2347c62")
     bound = with_settings(secret, nonce="0" * 16, commitment="ab" * 32)
-    chosen = ["chosen by one party alone", f"commitment {'ab' * 32} and the nonce {'0' * 16} of the other party"]
-    for config, words in ((secret, chosen[0]), (bound, chosen[1])):
+    phrases = ["chosen by one party alone", f"commitment {'ab' * 32} and the nonce {'0' * 16} of the other party"]
+    for config, words in ((secret, phrases[0]), (bound, phrases[1])):
         assert words in said(*target("table.csv", *HELD), config=config).limits
-    warned = [GUESSABLE in said(*target("table.csv", *HELD), config=config).sentence for config in (given, secret)]
+    warned = [
+        GUESSABLE in said(*target("table.csv", *HELD), config=config).sentence for config in (given_tables, secret)
+    ]
     assert [*warned, GUESSABLE in said(*target("D_C", *HELD)).sentence] == [True, False, False]
 
 
@@ -258,38 +263,38 @@ DIFFERENT = (0.5, 0.0, 0.06, 0.001)  # by its accuracy on the control set
 
 
 def certified(*rows: Row, config: Forgetting = QUICKSTART) -> Certificate:
-    found = AUDIT.certify("Has it?", config, pa.Table.from_pylist(list(rows), SUMMARY))
-    assert found is not None
-    return found
+    result = AUDIT.certify("Has it?", config, pa.Table.from_pylist(list(rows), SUMMARY))
+    assert result is not None
+    return result
 
 
 def test_each_target_has_a_line_and_those_that_decide_come_first(golden: Golden) -> None:
-    found = certified(*target("a", *CLEARED), *target("b", *HELD), *target("c", *OPEN))
-    assert [(each.target, each.answer) for each in found.findings] == [
+    result = certified(*target("a", *CLEARED), *target("b", *HELD), *target("c", *OPEN))
+    assert [(item.target, item.answer) for item in result.findings] == [
         ("b", "not forgotten"),
         ("c", "undecided"),
         ("a", "forgotten"),
     ]
-    golden(found.asked)
+    golden(result.asked)
 
 
 def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_once(golden: Golden) -> None:
     outputs = tuple(map(File, ("in/kept.csv", "sent.csv", "sent.parquet", "later/kept.v2")))
-    given = with_settings(QUICKSTART, {"given.outputs": outputs})
-    rows = [each for file in ("kept.csv", "sent.csv", "sent.parquet", "kept.v2") for each in target(file, *CLEARED)]
-    found = certified(*rows, config=given)
-    assert [each.target for each in found.findings] == ["kept.csv", "sent.csv", "sent.parquet", "kept.v2"]
-    alone = certified(*target("kept.csv", *CLEARED), config=with_settings(given, outputs=outputs[:1]))
-    assert [each.target for each in alone.findings] == ["kept"]
-    assert "trained on" not in found.asked + alone.asked
+    given_tables = with_settings(QUICKSTART, {"given.outputs": outputs})
+    rows = [item for file in ("kept.csv", "sent.csv", "sent.parquet", "kept.v2") for item in target(file, *CLEARED)]
+    result = certified(*rows, config=given_tables)
+    assert [item.target for item in result.findings] == ["kept.csv", "sent.csv", "sent.parquet", "kept.v2"]
+    alone = certified(*target("kept.csv", *CLEARED), config=with_settings(given_tables, outputs=outputs[:1]))
+    assert [item.target for item in alone.findings] == ["kept"]
+    assert "trained on" not in result.asked + alone.asked
     two = with_settings(QUICKSTART, targets=(Target(1.0, 1.0), Target(calibration=1.0), Target(0.1)))
-    trained = certified(*target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=two)
-    golden(trained.asked, "trained.asked")
+    trained_certificate = certified(*target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=two)
+    golden(trained_certificate.asked, "trained.asked")
     draws = certified(
         *target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=with_settings(two, calibration_share=0.25)
     )
     golden(draws.asked, "draws.asked")
-    assert [each.target for each in trained.findings] == ["all of the data", "none of the data"]
+    assert [item.target for item in trained_certificate.findings] == ["all of the data", "none of the data"]
 
 
 @pytest.mark.parametrize(
@@ -300,8 +305,8 @@ def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_onc
         ("D_C+outside", "none of the data, data of another domain"),
     ],
 )
-def test_target_has_name_without_symbols(written: str, name: str) -> None:
-    assert Target.parse(written).describe() == name
+def test_target_has_name_without_symbols(rows_written: str, name: str) -> None:
+    assert Target.parse(rows_written).describe() == name
 
 
 PAGE_ONE_NEVER = ("D_Q", "D_C", "p =", "p-value", "AUC", "rho", "U-LiRA", "KS")
@@ -310,11 +315,11 @@ PAGE_ONE_NEVER = ("D_Q", "D_C", "p =", "p-value", "AUC", "rho", "U-LiRA", "KS")
 @pytest.mark.parametrize("values", [CLEARED, HELD, OPEN, (0.5, 0.0, 0.06, 0.001)])
 @pytest.mark.parametrize("others", [(), ((0.001, 0.08, 1.0),)])
 def test_page_one_has_no_symbol_and_no_p_value(
-    values: tuple[float, ...], others: tuple[tuple[float, ...], ...]
+    values: tuple[float, ...], other_values: tuple[tuple[float, ...], ...]
 ) -> None:
     rows = target("D_C", *values)
-    for other in others:
-        rows += target("D_C + D_Q", *other)
+    for other_target in other_values:
+        rows += target("D_C + D_Q", *other_target)
     page = certified(*rows)
     findings = [text for finding in page.findings for text in (finding.sentence, finding.target)]
     words = " ".join([page.asked, *findings, page.rule, page.error, page.beyond, *page.steps])
@@ -337,10 +342,10 @@ def test_who_is_cleared_is_shown_with_the_share_that_may_be_held(golden: Golden)
 
 
 def test_without_targets_it_says_what_the_verdict_says(golden: Golden) -> None:
-    found = certified()
-    (finding,) = found.findings
+    result = certified()
+    (finding,) = result.findings
     golden(finding.sentence)
-    assert (found.error, found.steps) == ("", (RUN_AGAIN,))
+    assert (result.error, result.steps) == ("", (RUN_AGAIN,))
 
 
 def share(name: str, models: int) -> Row:
@@ -359,7 +364,7 @@ def repeated(name: str) -> Row:
 def silent(name: str) -> list[Row]:
     """The rows of a target that names no class."""
     cleared = target(name, *CLEARED)
-    return [{**each, "estimate": None} if each["metric"].startswith("accuracy") else each for each in cleared]
+    return [{**item, "estimate": None} if item["metric"].startswith("accuracy") else item for item in cleared]
 
 
 @pytest.mark.parametrize(
@@ -375,11 +380,11 @@ def silent(name: str) -> list[Row]:
 def test_who_is_not_assessable_is_told_why_and_what_to_do_and_is_shown_no_share(
     golden: Golden, rows: list[Row]
 ) -> None:
-    found = certified(*rows)
-    (finding,) = found.findings
+    result = certified(*rows)
+    (finding,) = result.findings
     assert (finding.answer, finding.line) == ("not assessable", None)
     golden(finding.sentence, "finding")
-    golden(found.steps, "steps")
+    golden(result.steps, "steps")
 
 
 def test_the_rule_names_every_reason_for_which_nobody_is_judged(golden: Golden) -> None:
@@ -387,21 +392,21 @@ def test_the_rule_names_every_reason_for_which_nobody_is_judged(golden: Golden) 
 
 
 def test_without_a_control_set_no_test_has_an_error_rate(golden: Golden) -> None:
-    found = certified(share("a", 5), config=TABLE1)
-    (finding,) = found.findings
+    result = certified(share("a", 5), config=TABLE1)
+    (finding,) = result.findings
     golden(finding.sentence)
-    assert (finding.answer, finding.line, found.error, found.steps) == ("not assessable", None, "", (HOLD_BACK,))
+    assert (finding.answer, finding.line, result.error, result.steps) == ("not assessable", None, "", (HOLD_BACK,))
 
 
 def test_error_of_share_is_stated_if_a_share_is_known(golden: Golden) -> None:
-    known = certified(*target("a", *CLEARED)).error
-    golden(known, "known")
+    known_columns = certified(*target("a", *CLEARED)).error
+    golden(known_columns, "known")
     unknown = certified(share("a", 1), *target("a", *CLEARED)[1:])
     golden(unknown.error, "unknown")
-    assert known.startswith(unknown.error)
+    assert known_columns.startswith(unknown.error)
     assert unknown.steps == (MORE,)
-    named = with_settings(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
-    golden(certified(*target("a", *CLEARED), config=named).error, "named control set")
+    named_config = with_settings(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
+    golden(certified(*target("a", *CLEARED), config=named_config).error, "named control set")
 
 
 def test_where_images_alone_are_shown_scores_are_asked_for() -> None:
@@ -437,11 +442,17 @@ ANSWERED_TWICE = {"repeats": 50, "disagreeing": 3}
         ({}, TargetEvidence(2, None, None, UNKNOWN, UNKNOWN, 0.1)),
     ],
 )
-def test_what_is_written_of_a_target_is_read_back(known: Row, expected: TargetEvidence) -> None:
-    target = dict.fromkeys(DECISIONS.names) | {"name": "b", "models": 2, "repeats": 0, "disagreeing": 0} | known
-    other = target | {"name": "a", "share": 0.9, "p_adjusted": 0.5}
-    written = [share_row(other), share_row(target), *side_rows(other), *side_rows(target), *likeness_rows(target)]
-    rows = {(row["metric"], row["setting"]): row for row in written}
+def test_what_is_written_of_a_target_is_read_back(known_columns: Row, expected: TargetEvidence) -> None:
+    target = dict.fromkeys(DECISIONS.names) | {"name": "b", "models": 2, "repeats": 0, "disagreeing": 0} | known_columns
+    other_target = target | {"name": "a", "share": 0.9, "p_adjusted": 0.5}
+    rows_written = [
+        share_row(other_target),
+        share_row(target),
+        *side_rows(other_target),
+        *side_rows(target),
+        *likeness_rows(target),
+    ]
+    rows = {(row["metric"], row["setting"]): row for row in rows_written}
     assert expected == read_target_evidence(rows, '{"target": "b"}', 0.1)
 
 

@@ -49,8 +49,8 @@ BOUND = ReturnedTables((File("theirs.csv"),), bound_by="a notary")
         ({"network": "cnn9"}, "cnn9"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(SpecError, match=re.escape(told)) as caught:
+def test_what_cannot_be_is_refused_by_name(fields: dict[str, Any], expected: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(expected)) as caught:
         with_settings(Forgetting(), fields)
     assert "\n" not in str(caught.value)
 
@@ -101,8 +101,8 @@ def test_the_tiny_audit_has_the_same_targets_on_embedded_data(config: Forgetting
 
 
 def test_a_control_set_of_its_own_leaves_all_of_the_pool_to_the_query_set() -> None:
-    given = QuerySet(Dataset("digits"), control=ControlSet(NamedImages(Dataset("digits"), 700, 100)))
-    assert (given.held_back, given.is_controlled, given.query_part(0)) == (0.0, True, given.pool)
+    part = QuerySet(Dataset("digits"), control=ControlSet(NamedImages(Dataset("digits"), 700, 100)))
+    assert (part.held_back, part.is_controlled, part.query_part(0)) == (0.0, True, part.pool)
 
 
 def test_shares_that_targets_have_are_not_trained_again_and_without_a_control_set_none_are() -> None:
@@ -115,17 +115,17 @@ def test_shares_that_targets_have_are_not_trained_again_and_without_a_control_se
 
 def test_with_a_secret_the_seed_does_not_say_what_is_held_back_nor_in_which_order_it_is_handed_out() -> None:
     hidden = with_settings(SMOKE, secret=SECRET)
-    known, digits = SMOKE.query_part, load(Dataset("digits"))
-    drawn = hidden.query_part
-    assert isinstance(known, Remainder)
-    assert isinstance(drawn, Remainder)
-    shared = set(known.held_rows(digits).tolist()) & set(drawn.held_rows(digits).tolist())
+    rows, digits = SMOKE.query_part, load(Dataset("digits"))
+    orders = hidden.query_part
+    assert isinstance(rows, Remainder)
+    assert isinstance(orders, Remainder)
+    shared = set(rows.held_rows(digits).tolist()) & set(orders.held_rows(digits).tolist())
     assert 30 < len(shared) < 70  # of 100, as of any two draws
     assert SMOKE.probes.seed != hidden.probes.seed
     assert hidden.query_part != with_settings(hidden, secret=SECRET[::-1]).query_part
-    named = with_settings(hidden, {"query.control.data": "digits", "query.control.examples": 100})
-    assert named.probes.control == Part(Dataset("digits"), 0, 100)
-    assert named.probes.seed == hidden.probes.seed
+    named_config = with_settings(hidden, {"query.control.data": "digits", "query.control.examples": 100})
+    assert named_config.probes.control == Part(Dataset("digits"), 0, 100)
+    assert named_config.probes.seed == hidden.probes.seed
 
 
 def test_without_a_secret_what_is_held_back_and_handed_out_stays_as_it_was() -> None:
@@ -167,22 +167,22 @@ def test_control_set_is_set_by_short_names(
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_pool_commitment_is_that_of_earlier_versions(named: bool) -> None:
+def test_pool_commitment_is_that_of_earlier_versions(named_config: bool) -> None:
     config = with_settings(SMOKE, {"query.data": DIGITS, "secret": SECRET, "seed": 7})
     content: list[object] = [[DIGITS.identity(), 1237, 200]]
-    if named:
+    if named_config:
         config = with_settings(config, {"query.control.data": DIGITS, "query.control.examples": 100})
         content.append([DIGITS.identity(), 0, 100])
-    text = json.dumps(["engram draw 1", [*content, 0.0 if named else 0.5], 7, SECRET], separators=(",", ":"))
+    text = json.dumps(["engram draw 1", [*content, 0.0 if named_config else 0.5], 7, SECRET], separators=(",", ":"))
     assert draw(config).pool_commitment == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_commitment_holds_how_answers_are_read_whoever_is_audited() -> None:
     config = with_settings(SMOKE, {"query.data": DIGITS, "calibration.data": ON_PHOTOS, "secret": SECRET})
-    trained = commitment_of(draw(config))
+    trained_config = commitment_of(draw(config))
     models = {"given.models": (ModelFile("a.pt", "a" * 64),)}
     tables = {"given.outputs": (File("a.csv", "b" * 64),), "given.bound_by": "a notary"}
     for settings in ({"targets": "D_C"}, {"audited": "given"}, models, tables, {**models, **tables}):
-        assert commitment_of(draw(with_settings(config, settings))) == trained
-    for other in ({"given.interface.gives": "probabilities"}, {"given.columns": ("a", "b")}):
-        assert commitment_of(draw(with_settings(config, {**tables, **other}))) != trained
+        assert commitment_of(draw(with_settings(config, settings))) == trained_config
+    for other_config in ({"given.interface.gives": "probabilities"}, {"given.columns": ("a", "b")}):
+        assert commitment_of(draw(with_settings(config, {**tables, **other_config}))) != trained_config

@@ -82,10 +82,10 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
 def test_each_answer_follows_from_the_rule(changes: dict[str, object], answer: str, reason: str | None) -> None:
     tables = with_settings(QUICKSTART, {"given.outputs": (File("said.csv"),)})
     config = tables if "recognition" in changes else QUICKSTART
-    found = decide(config, replace(CLEAN, **changes))  # type: ignore[arg-type]
-    assert answer == found.answer
-    assert (found.reason or "").startswith(reason or "")
-    assert (found.reason is None) == (reason is None)
+    result = decide(config, replace(CLEAN, **changes))  # type: ignore[arg-type]
+    assert answer == result.answer
+    assert (result.reason or "").startswith(reason or "")
+    assert (result.reason is None) == (reason is None)
 
 
 def test_an_answer_is_right_by_the_share_that_was_trained_on() -> None:

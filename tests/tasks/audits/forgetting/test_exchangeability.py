@@ -47,8 +47,8 @@ def test_an_image_is_compared_with_its_neighbours_in_easiness() -> None:
     assert neighbour_contrast(np.array([1.0, 2.0, 6.0]), np.arange(3)).tolist() == [1 - 2, 2 - (1 + 6) / 2, 6 - 2]
     # A quarter of twelve images: three neighbours to either side.
     powers = 2.0 ** np.arange(12)
-    found = neighbour_contrast(powers, np.arange(12))
-    assert pytest.approx([found[0], found[6]]) == [1 - (2 + 4 + 8) / 3, 64 - (8 + 16 + 32 + 128 + 256 + 512) / 6]
+    result = neighbour_contrast(powers, np.arange(12))
+    assert pytest.approx([result[0], result[6]]) == [1 - (2 + 4 + 8) / 3, 64 - (8 + 16 + 32 + 128 + 256 + 512) / 6]
 
 
 def scores_by_hand(confidence: Array, calibration: Array) -> Array:
@@ -60,7 +60,7 @@ def scores_by_hand(confidence: Array, calibration: Array) -> Array:
     order = np.argsort(easiness)
     u, v, variance = np.empty(n), np.empty(n), known.var(axis=0, ddof=1)
     for place, image in enumerate(order):
-        near = [other for other in order[max(0, place - 25) : place + 26] if other != image]
+        near = [other_data for other_data in order[max(0, place - 25) : place + 26] if other_data != image]
         u[image] = hard[image] ** 2 * (rank[image] - rank[near].mean())
         s = np.sqrt(((models - 1) * variance[image] + 3 * np.median(variance)) / (models - 1 + 3))
         z = (np.quantile(known, rank[image]) - easiness[image]) / s
@@ -73,17 +73,19 @@ def scores_by_hand(confidence: Array, calibration: Array) -> Array:
 def test_scores_are_those_of_the_formula(models: int) -> None:
     draws = chance(5)
     easiness = draws.normal(0, 2, 150)
-    calibration, own = (1 / (1 + np.exp(-easiness - draws.normal(0, 1, shape))) for shape in ((models, 150), 150))
-    own[:3] = 1 - 1e-6 * np.arange(1, 4)  # far above what the calibration models say
-    expected = scores_by_hand(own, calibration)
-    np.testing.assert_allclose(expected, scores(own, calibration), atol=1e-9)
+    calibration, scores_of_model = (
+        1 / (1 + np.exp(-easiness - draws.normal(0, 1, shape))) for shape in ((models, 150), 150)
+    )
+    scores_of_model[:3] = 1 - 1e-6 * np.arange(1, 4)  # far above what the calibration models say
+    expected = scores_by_hand(scores_of_model, calibration)
+    np.testing.assert_allclose(expected, scores(scores_of_model, calibration), atol=1e-9)
     # Of one calibration model nothing is known of how models vary: the first part alone.
-    shift = (1 - ranks(calibration[0])) ** 2 * neighbour_contrast(ranks(own), log_odds(calibration[0]))
-    of_one = scores(own, calibration[:1])
+    shift = (1 - ranks(calibration[0])) ** 2 * neighbour_contrast(ranks(scores_of_model), log_odds(calibration[0]))
+    of_one = scores(scores_of_model, calibration[:1])
     np.testing.assert_allclose((shift - shift.mean()) / shift.std(), of_one, atol=1e-9)
     # No more is known of models that are equal, and nothing of a model to which all images are.
     equal = np.repeat(calibration[:1], 2, axis=0)
-    np.testing.assert_allclose(of_one, scores(own, equal), atol=1e-9)
+    np.testing.assert_allclose(of_one, scores(scores_of_model, equal), atol=1e-9)
     assert scores(np.full(150, 0.5), equal).tolist() == [0.0] * 150
 
 
@@ -96,21 +98,21 @@ def test_a_temperature_changes_no_score(temperature: float) -> None:
 
 
 @pytest.mark.parametrize("other", [0.0, 2.0])
-def test_models_that_never_saw_d_q_are_refused_as_often_as_the_level_says(other: float) -> None:
-    found = []
+def test_models_that_never_saw_d_q_are_refused_as_often_as_the_level_says(other_data: float) -> None:
+    result = []
     for seed in range(400):
-        calibration, target = audit(chance(seed), replicates=3, images=50, other=other)
+        calibration, target = audit(chance(seed), replicates=3, images=50, domain_effect=other_data)
         is_control = chance(seed).permutation(np.arange(100) >= 50)
-        found.append(p_of(target[0], calibration, is_control, seed))
-    assert_rate(0.025, sum(p <= 0.025 for p in found), 400)
-    assert_rate(0.5, sum(p <= 0.5 for p in found), 400)
+        result.append(p_of(target[0], calibration, is_control, seed))
+    assert_rate(0.025, sum(p <= 0.025 for p in result), 400)
+    assert_rate(0.5, sum(p <= 0.5 for p in result), 400)
 
 
 def test_a_model_that_holds_a_quarter_is_found_whatever_else_it_holds() -> None:
-    for other in (0.0, 2.0):
-        calibration, target = audit(chance(1), (0.25,), 20, IMAGES, other)
-        found = sum(p_of(one, calibration[:5]) <= 0.025 for one in target)
-        assert found >= 16
+    for other_data in (0.0, 2.0):
+        calibration, target = audit(chance(1), (0.25,), 20, IMAGES, other_data)
+        result = sum(p_of(one, calibration[:5]) <= 0.025 for one in target)
+        assert result >= 16
 
 
 def test_a_model_that_knows_the_control_set_better_is_not_refused() -> None:
@@ -122,8 +124,8 @@ def test_the_p_value_is_that_of_all_draws_where_these_are_few() -> None:
     values, control = np.array([5.0, 1.0, 2.0, 0.0]), np.array([False, False, True, True])
     # Of the six pairs (5, 2) has a larger sum than (5, 1): 2 of 6 are at least as large.
     # And five of six are at most as large.
-    found = p_values(values, control, 6000, chance())
-    for p, share in zip(found, (2 / 6, 5 / 6), strict=True):
+    result = p_values(values, control, 6000, chance())
+    for p, share in zip(result, (2 / 6, 5 / 6), strict=True):
         low, high = bounds(share, 6000)
         assert low <= p * 6001 - 1 <= high
     assert p_values(np.zeros(4), control, 99, chance()) == (1.0, 1.0)
@@ -142,7 +144,7 @@ def test_draws_are_counted_in_parts_that_fit_the_memory(
             assert axis == 1
             start = sum(seen)
             seen.append(len(rows))
-            return np.stack([np.roll(row, start + at) for at, row in enumerate(rows)])
+            return np.stack([np.roll(row, start + index) for index, row in enumerate(rows)])
 
     monkeypatch.setattr(exchangeability, "BLOCK", numbers)
     # The first of the rolled rows, in turn: 5 0 2 1 5 0 2; two of these seven are at least 5, and all at most.
@@ -154,9 +156,9 @@ def test_draws_are_counted_in_parts_that_fit_the_memory(
 def test_sums_that_differ_by_rounding_are_equal(scale: float) -> None:
     values = scale * np.array([0.1, 0.2, 0.3, 0.3, 0.2, 0.1, 0.0])  # 0.1 + 0.2 + 0.3 depends on the order
     control = np.array([False, False, False, True, True, True, True])
-    found = p_values(values, control, 2000, chance())
-    sums = [round(10 * sum(each) / scale) for each in combinations(values, 3)]
-    for p, share in zip(found, (np.mean(np.array(sums) >= 6), np.mean(np.array(sums) <= 6)), strict=True):
+    result = p_values(values, control, 2000, chance())
+    sums = [round(10 * sum(item) / scale) for item in combinations(values, 3)]
+    for p, share in zip(result, (np.mean(np.array(sums) >= 6), np.mean(np.array(sums) <= 6)), strict=True):
         low, high = bounds(float(share), 2000)
         assert low <= p * 2001 - 1 <= high
 

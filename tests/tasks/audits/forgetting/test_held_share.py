@@ -45,9 +45,9 @@ def test_a_limit_is_the_share_whose_mean_lies_a_reach_away() -> None:
     assert curve is not None
     reach = stats.t.ppf(0.95, 6) * curve.sigma * math.sqrt(1 + 1 / 3)
     assert reach == pytest.approx(curve.one_sided_margin(1))
-    found = curve.estimate_share(3.0 - reach, 1)
-    assert pytest.approx(found.high, abs=1e-3) == 0.1875  # the mean is 3 there
-    assert (found.low, found.n) == (0.0, 1)
+    result = curve.estimate_share(3.0 - reach, 1)
+    assert pytest.approx(result.high, abs=1e-3) == 0.1875  # the mean is 3 there
+    assert (result.low, result.n) == (0.0, 1)
     surer = curve.estimate_share(2.0 + reach, 1)
     assert pytest.approx(surer.low, abs=1e-3) == 0.125
     assert surer.high == 1.0  # beyond the largest share nothing is known
@@ -105,10 +105,10 @@ def test_a_target_that_is_less_sure_of_d_q_than_all_others_holds_no_less_than_th
 
 
 def test_the_check_is_the_t_test_of_a_further_model() -> None:
-    found = likeness_check([0.9], [0.7, 0.8, 0.84])
+    result = likeness_check([0.9], [0.7, 0.8, 0.84])
     spread = np.std([0.7, 0.8, 0.84], ddof=1) * np.sqrt(1 + 1 / 3)
-    assert 2 * stats.t.sf(abs(0.9 - 0.78) / spread, 2) == pytest.approx(found.p)
-    assert (0.9, pytest.approx(0.78)) == (found.value, found.expected)
+    assert 2 * stats.t.sf(abs(0.9 - 0.78) / spread, 2) == pytest.approx(result.p)
+    assert (0.9, pytest.approx(0.78)) == (result.value, result.expected)
     two = likeness_check([0.92, 0.88], [0.7, 0.8, 0.84])
     halved = np.std([0.7, 0.8, 0.84], ddof=1) * np.sqrt(1 / 2 + 1 / 3)
     assert 2 * stats.t.sf(0.12 / halved, 2) == pytest.approx(two.p)
@@ -127,12 +127,14 @@ def test_a_correlation_is_pearsons_and_two_calibration_models_are_enough_for_an_
     first, second = np.array([1.0, 2.0, 4.0]), np.array([3.0, 9.0, 8.0])
     assert np.corrcoef(first, second)[0, 1] == pytest.approx(correlation(first, second))
     assert 0.0 == correlation(first, np.ones(3)) == correlation(np.ones(3), first)
-    target, known = np.array([0.1, 0.2, 0.4, 0.3]), np.array([[0.1, 0.3, 0.9, 0.5], [0.2, 0.1, 0.3, 0.6]])
-    against = [stats.spearmanr(target, each).statistic for each in known]
-    assert np.mean(against) == pytest.approx(agreement(target, known))
-    between = stats.spearmanr(*known).statistic
-    assert [pytest.approx(between)] * 2 == calibration_agreements(known)
-    assert [pytest.approx(each) for each in against[::-1]] == calibration_agreements(known, np.stack([target] * 2))
+    target, calibration = np.array([0.1, 0.2, 0.4, 0.3]), np.array([[0.1, 0.3, 0.9, 0.5], [0.2, 0.1, 0.3, 0.6]])
+    against = [stats.spearmanr(target, item).statistic for item in calibration]
+    assert np.mean(against) == pytest.approx(agreement(target, calibration))
+    between = stats.spearmanr(*calibration).statistic
+    assert [pytest.approx(between)] * 2 == calibration_agreements(calibration)
+    assert [pytest.approx(item) for item in against[::-1]] == calibration_agreements(
+        calibration, np.stack([target] * 2)
+    )
 
 
 def test_equal_models_are_alike_and_what_is_not_known_is_neither() -> None:
@@ -144,18 +146,18 @@ def test_equal_models_are_alike_and_what_is_not_known_is_neither() -> None:
 
 def test_one_more_calibration_model_fails_as_often_as_the_level_says() -> None:
     chance, runs = np.random.default_rng(0), 5000
-    drawn = chance.normal(0.9, 0.01, (runs, 6))
-    assert_rate(UNLIKE, sum(not likeness_check([row[0]], row[1:].tolist()).is_alike for row in drawn), runs)
+    drawn_curve = chance.normal(0.9, 0.01, (runs, 6))
+    assert_rate(UNLIKE, sum(not likeness_check([row[0]], row[1:].tolist()).is_alike for row in drawn_curve), runs)
 
 
 def test_a_mean_of_models_with_data_of_their_own_varies_by_what_draws_of_d_c_have_in_common() -> None:
     assert [variance_factor(models, 1.0) for models in (1, 2)] == [1, 0.5]
     assert pytest.approx([variance_factor(models, 0.25) for models in (1, 2)]) == [5 / 3, 1.0]
-    curve, drawn = share_curve(EFFECTS), share_curve(EFFECTS, 0.25)
+    curve, drawn_curve = share_curve(EFFECTS), share_curve(EFFECTS, 0.25)
     assert curve is not None
-    assert drawn is not None
+    assert drawn_curve is not None
     ratio = math.sqrt((5 / 3 + 1 / 3) / (1 + 1 / 3))
-    assert ratio == pytest.approx(drawn.one_sided_margin(1) / curve.one_sided_margin(1))
+    assert ratio == pytest.approx(drawn_curve.one_sided_margin(1) / curve.one_sided_margin(1))
 
 
 def test_owners_with_data_of_their_own_are_unlike_draws_of_d_c_as_often_as_the_level_says() -> None:
@@ -200,7 +202,7 @@ def test_noise_lowers_the_agreement_and_an_ensemble_raises_it() -> None:
 
 
 def test_answers_to_one_picture_may_differ_by_what_was_printed_and_no_more() -> None:
-    said, again = np.array([0.5, 0.50, 0.9, 0.3]), np.array([np.nan, 0.51, 0.8, 0.3])
-    assert count_disagreements(said, again, 0.0) == (2, 3)
-    assert count_disagreements(said, again, 0.01) == (1, 3)
+    first, second = np.array([0.5, 0.50, 0.9, 0.3]), np.array([np.nan, 0.51, 0.8, 0.3])
+    assert count_disagreements(first, second, 0.0) == (2, 3)
+    assert count_disagreements(first, second, 0.01) == (1, 3)
     assert count_disagreements(np.array([0.5]), np.array([0.5001]), 0.0) == (0, 1)

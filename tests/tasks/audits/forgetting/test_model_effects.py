@@ -29,24 +29,26 @@ CONFIG = Decisions((BESIDE_ALL,), (0.1,), permutations=19)
 
 
 def answers(kind: str, number: int | None, values: Array, control: int, groups: Array | None) -> list[pa.Table]:
-    return [table(kind, number, at, said, groups, control=control) for at, said in enumerate(values)]
+    return [table(kind, number, index, confidence, groups, control=control) for index, confidence in enumerate(values)]
 
 
 def effects(
     config: Decisions = CONFIG,
-    known: Array = KNOWN,
+    calibration: Array = KNOWN,
     printed: float = 0.0,
     control: int = CONTROLS,
     groups: Array | None = None,
 ) -> ModelEffects:
-    models = ("calibration", None, known), ("target", 0, HALF), ("partial", 0, TENTH)
+    models = ("calibration", None, calibration), ("target", 0, HALF), ("partial", 0, TENTH)
     return ModelEffects(
-        config, confidence_matrix(each for of in models for each in answers(*of, control, groups)), printed
+        config,
+        confidence_matrix(item for model_set in models for item in answers(*model_set, control, groups)),
+        printed,
     )
 
 
-def effect_beside(of: Array, others: Array) -> float:
-    return effect(scores(of, others), IS_CONTROL)
+def effect_beside(confidence: Array, calibration: Array) -> float:
+    return effect(scores(confidence, calibration), IS_CONTROL)
 
 
 NULL = [effect_beside(KNOWN[at], np.delete(KNOWN, at, axis=0)) for at in range(3)]
@@ -54,13 +56,13 @@ NULL = [effect_beside(KNOWN[at], np.delete(KNOWN, at, axis=0)) for at in range(3
 
 def test_calibration_models_are_each_compared_with_the_others_and_a_single_one_with_none() -> None:
     assert pytest.approx(effects().null_effects) == NULL
-    assert len(effects(known=KNOWN[:2]).null_effects) == 2
-    assert effects(known=KNOWN[:1]).null_effects == []
+    assert len(effects(calibration=KNOWN[:2]).null_effects) == 2
+    assert effects(calibration=KNOWN[:1]).null_effects == []
 
 
 def test_ties_are_counted_within_classes_among_the_images_that_models_find_hard() -> None:
-    found = effects()
-    labels = found.matrix.labels
+    result = effects()
+    labels = result.matrix.labels
     easy = log_odds(KNOWN).mean(axis=0) > np.median(log_odds(KNOWN).mean(axis=0))
     made_up = (
         ([0.1 + 0.05 * label for label in labels], 1.0),  # a constant output says of each image its class's number
@@ -69,13 +71,13 @@ def test_ties_are_counted_within_classes_among_the_images_that_models_find_hard(
     )
     for values, share in made_up:
         model = ModelId("target", 0, 0)
-        answers = replace(found.matrix.models[model], confidence=np.array(values))
-        matrix = replace(found.matrix, models={**found.matrix.models, model: answers})
-        assert replace(found, matrix=matrix).tied_share([model]) == pytest.approx(share)
+        answers = replace(result.matrix.models[model], confidence=np.array(values))
+        matrix = replace(result.matrix, models={**result.matrix.models, model: answers})
+        assert replace(result, matrix=matrix).tied_share([model]) == pytest.approx(share)
 
 
 def test_there_is_a_test_where_there_are_controls_and_models_that_never_saw_d_q() -> None:
-    assert [each.is_controlled for each in (effects(), effects(known=KNOWN[:0]), effects(control=0))] == [
+    assert [item.is_controlled for item in (effects(), effects(calibration=KNOWN[:0]), effects(control=0))] == [
         True,
         False,
         False,
@@ -83,14 +85,14 @@ def test_there_is_a_test_where_there_are_controls_and_models_that_never_saw_d_q(
 
 
 def test_the_curve_leaves_out_the_models_that_are_read_off_it() -> None:
-    found = effects()
-    half, tenth = ([effect_beside(of, KNOWN) for of in values] for values in (HALF, TENTH))
+    result = effects()
+    half, tenth = ([effect_beside(values_of_model, KNOWN) for values_of_model in values] for values in (HALF, TENTH))
     for without, expected in (
         (("target", 0), {0.0: NULL, 0.1: tenth}),
         (("partial", 0), {0.0: NULL, 0.5: half}),
         (("calibration", 1), {0.0: [NULL[0], NULL[2]], 0.1: tenth, 0.5: half}),
     ):
-        curve, by_hand = found.curve(without), share_curve(expected)
+        curve, by_hand = result.curve(without), share_curve(expected)
         assert curve is not None
         assert by_hand is not None
         assert (curve.shares.tolist(), curve.freedom, curve.fewest, curve.drawn) == (
@@ -100,9 +102,9 @@ def test_the_curve_leaves_out_the_models_that_are_read_off_it() -> None:
             1.0,
         )
         assert [*by_hand.means, by_hand.sigma] == pytest.approx([*curve.means, curve.sigma])
-    drawn = effects(replace(CONFIG, calibration_share=0.25)).curve(("target", 0))
-    assert drawn is not None
-    assert drawn.drawn == 0.25
+    drawn_curve = effects(replace(CONFIG, calibration_share=0.25)).curve(("target", 0))
+    assert drawn_curve is not None
+    assert drawn_curve.drawn == 0.25
 
 
 @pytest.mark.parametrize(
@@ -118,69 +120,73 @@ def test_the_curve_leaves_out_the_models_that_are_read_off_it() -> None:
 def test_a_target_is_of_a_known_share_where_that_share_of_its_images_was_drawn(
     target: NamedTarget, groups: Array | None, is_known: bool
 ) -> None:
-    found = effects(replace(CONFIG, targets=(target,)), groups=groups).known_shares
-    assert {("partial", 0): 0.1} | ({("target", 0): target.query} if is_known else {}) == found
+    result = effects(replace(CONFIG, targets=(target,)), groups=groups).known_shares
+    assert {("partial", 0): 0.1} | ({("target", 0): target.query} if is_known else {}) == result
 
 
 @pytest.mark.parametrize(("printed", "decimals"), [(0.0, None), (1e-6, None), (1e-5, 5), (0.01, 2)])
 def test_models_are_rounded_as_the_target_is_up_to_the_sixth_decimal(printed: float, decimals: int | None) -> None:
-    found = effects(printed=printed)
+    result = effects(printed=printed)
     expected = KNOWN if decimals is None else KNOWN.round(decimals)
-    assert expected.tolist() == found.printed_confidences(found.calibration).tolist()
-    assert KNOWN.tolist() == found.calibration_confidences.tolist()
+    assert expected.tolist() == result.printed_confidences(result.calibration).tolist()
+    assert KNOWN.tolist() == result.calibration_confidences.tolist()
 
 
 def test_a_target_is_tested_by_the_mean_of_its_models_scores() -> None:
-    found = effects()
-    tested = found.test_target(0, found.matrix.replicates("target", 0))
-    each = [scores(of, KNOWN) for of in HALF]
-    assert np.mean([effect(of, IS_CONTROL) for of in each]) == pytest.approx(tested.effect)
+    result = effects()
+    tested = result.test_target(0, result.matrix.replicates("target", 0))
+    item = [scores(values_of_model, KNOWN) for values_of_model in HALF]
+    assert np.mean([effect(values_of_model, IS_CONTROL) for values_of_model in item]) == pytest.approx(tested.effect)
     chance = seeds.generator(0, "permutations", 0)
-    assert p_values(np.mean(each, axis=0), IS_CONTROL, 19, chance) == tested.p
+    assert p_values(np.mean(item, axis=0), IS_CONTROL, 19, chance) == tested.p
 
 
 def test_models_of_known_shares_are_audited_without_themselves() -> None:
-    found = effects()
-    audits = [*found.single_audits()]
-    assert [each.share for each in audits] == [0.0] * 3 + [0.1] * 2 + [0.5] * 2
+    result = effects()
+    audits = [*result.single_audits()]
+    assert [item.share for item in audits] == [0.0] * 3 + [0.1] * 2 + [0.5] * 2
     first, last = audits[0], audits[-1]
-    for single, who, of, others in (
+    for single, group, values_of_model, other_models in (
         (first, ("calibration", 0), KNOWN[0], KNOWN[1:]),
         (last, ("target", 0), HALF[1], KNOWN),
     ):
-        curve = found.curve(who)
+        curve = result.curve(group)
         assert curve is not None
-        of_images = scores(of, others)
+        of_images = scores(values_of_model, other_models)
         value = effect(of_images, IS_CONTROL)
-        chance = seeds.generator(0, "permutations", *who, 1 if single is last else 0)
+        chance = seeds.generator(0, "permutations", *group, 1 if single is last else 0)
         p = p_values(of_images, IS_CONTROL, 19, chance).surer
         assert single == SingleAudit(
             single.share, pytest.approx(value), p, pytest.approx(curve.estimate_share(value, 1).high)
         )
-    alone = [*effects(replace(CONFIG, partial=()), known=KNOWN[:1]).single_audits()]
-    assert [(each.share, each.high) for each in alone] == [(0.5, 1.0)] * 2  # no curve: any share may be held
+    alone = [*effects(replace(CONFIG, partial=()), calibration=KNOWN[:1]).single_audits()]
+    assert [(item.share, item.high) for item in alone] == [(0.5, 1.0)] * 2  # no curve: any share may be held
 
 
 def test_likeness_is_that_of_the_controls_to_calibration_models_that_are_rounded_as_the_target_is() -> None:
-    found = effects(replace(CONFIG, calibration_share=0.25), printed=0.1)
-    accuracy, agreed = found.likeness_checks(found.matrix.replicates("target", 0))
-    right = [(of[:, IS_CONTROL] > 0.5).mean(axis=1).tolist() for of in (HALF, KNOWN)]
+    result = effects(replace(CONFIG, calibration_share=0.25), printed=0.1)
+    accuracy, agreed = result.likeness_checks(result.matrix.replicates("target", 0))
+    right = [(values_of_model[:, IS_CONTROL] > 0.5).mean(axis=1).tolist() for values_of_model in (HALF, KNOWN)]
     assert likeness_check(*right, 0.25) == accuracy
-    there = KNOWN[:, IS_CONTROL]
-    said = [agreement(of[IS_CONTROL], there) or 0.0 for of in HALF.round(1)]
-    assert likeness_check(said, calibration_agreements(there, there.round(1)), 0.25) == agreed
-    single = effects(known=KNOWN[:1])
+    calibration = KNOWN[:, IS_CONTROL]
+    answers = [agreement(values_of_model[IS_CONTROL], calibration) or 0.0 for values_of_model in HALF.round(1)]
+    assert likeness_check(answers, calibration_agreements(calibration, calibration.round(1)), 0.25) == agreed
+    single = effects(calibration=KNOWN[:1])
     assert None is single.likeness_checks(single.matrix.replicates("target", 0))[1].value
 
 
 def test_a_model_that_does_not_say_the_classes_has_no_accuracy() -> None:
-    found = effects()
-    models = found.matrix.replicates("target", 0)
-    silent = {model: replace(said, right=None) for model, said in found.matrix.models.items() if model == models[1]}
-    matrix = replace(found.matrix, models={**found.matrix.models, **silent})
+    result = effects()
+    models = result.matrix.replicates("target", 0)
+    silent = {
+        model: replace(answers, right=None) for model, answers in result.matrix.models.items() if model == models[1]
+    }
+    matrix = replace(result.matrix, models={**result.matrix.models, **silent})
     assert [
-        None if said is None else len(said) // 2
-        for said in (of.accuracies(models) for of in (found, ModelEffects(CONFIG, matrix)))
+        None if answers is None else len(answers) // 2
+        for answers in (
+            values_of_model.accuracies(models) for values_of_model in (result, ModelEffects(CONFIG, matrix))
+        )
     ] == [1, None]
 
 
@@ -188,4 +194,4 @@ def test_calibration_share_is_in_key_and_lone_outputs_are_unbound() -> None:
     plain = Decisions((BESIDE_ALL,))
     assert canonical(replace(plain, calibration_share=0.5)) != canonical(plain)
     table = replace(BESIDE_ALL, source="outputs")
-    assert [Decisions((BESIDE_ALL, other)).has_unbound_tables for other in (BESIDE_ALL, table)] == [False, True]
+    assert [Decisions((BESIDE_ALL, target)).has_unbound_tables for target in (BESIDE_ALL, table)] == [False, True]

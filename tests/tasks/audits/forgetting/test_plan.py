@@ -64,7 +64,7 @@ def test_each_measure_has_its_tables() -> None:
         plan(SMOKE)
     )
     assert {"examples", "summary"} == set(plan(with_settings(SMOKE, question="examples")))
-    both = plan(with_settings(SMOKE, class_images=True))
+    tables = plan(with_settings(SMOKE, class_images=True))
     assert {
         "decisions",
         "ratios",
@@ -75,13 +75,13 @@ def test_each_measure_has_its_tables() -> None:
         "baselines",
         "examples",
         "summary",
-    } == set(both)
+    } == set(tables)
 
 
 def test_the_summary_reads_what_was_made_of_the_confidences_and_neither_these_nor_weights() -> None:
     summary = plan(SMOKE)["summary"]
     assert isinstance(summary, Job)
-    read = {marks(job.function).name for job in summary.inputs}
+    inputs = {marks(job.function).name for job in summary.inputs}
     assert {
         "forgetting.decisions",
         "forgetting.ratios",
@@ -89,7 +89,7 @@ def test_the_summary_reads_what_was_made_of_the_confidences_and_neither_these_no
         "forgetting.power",
         "forgetting.baselines",
         "forgetting.fit",
-    } == read
+    } == inputs
 
 
 def test_a_training_in_links_has_the_key_of_the_unbroken_one_and_waits_for_those_before() -> None:
@@ -97,13 +97,13 @@ def test_a_training_in_links_has_the_key_of_the_unbroken_one_and_waits_for_those
     assert unbroken.roots == linked.roots
     assert dict(unbroken.after) == {}
     more = [linked.jobs[key] for key in linked.jobs.keys() - unbroken.jobs.keys()]
-    trained = [job for job in unbroken.jobs.values() if marks(job.function).name == "mixed.train"]
-    assert Counter({2: len(trained), 4: len(trained)}) == Counter(job.config.epochs for job in more)
+    trainings = [job for job in unbroken.jobs.values() if marks(job.function).name == "mixed.train"]
+    assert Counter({2: len(trainings), 4: len(trainings)}) == Counter(job.config.epochs for job in more)
 
 
 def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
-    query, whole = with_settings(SMOKE, {"query.examples": 0}), with_settings(SMOKE, outside=Part(DIGITS))
-    assert keys(SMOKE) == keys(query) == keys(whole)
+    query, parts = with_settings(SMOKE, {"query.examples": 0}), with_settings(SMOKE, outside=Part(DIGITS))
+    assert keys(SMOKE) == keys(query) == keys(parts)
 
 
 @pytest.mark.parametrize(
@@ -115,13 +115,13 @@ def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
         ({"permutations": 700}, True, False),
     ],
 )
-def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trained: bool, ratios: bool) -> None:
+def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trainings: bool, ratios: bool) -> None:
     before, after = Plan.from_roots(plan(SMOKE)), Plan.from_roots(plan(with_settings(SMOKE, fields)))
-    for name, same in (("mixed.train", trained), ("forgetting.decisions", ratios)):
-        found = [
-            {key for key, job in each.jobs.items() if marks(job.function).name == name} for each in (before, after)
+    for name, same in (("mixed.train", trainings), ("forgetting.decisions", ratios)):
+        result = [
+            {key for key, job in item.jobs.items() if marks(job.function).name == name} for item in (before, after)
         ]
-        assert same == (found[0] == found[1])
+        assert same == (result[0] == result[1])
 
 
 @pytest.mark.parametrize(
@@ -137,35 +137,37 @@ def test_text_of_the_verdict_names_the_run(settings: dict[str, Any]) -> None:
 def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
     config = with_settings(SMOKE, audited=THEIRS)
     roots = plan(config)
-    named = {"decisions", "ratios", "distances", "confidences", "fits", "power", "recognition", "baselines", "summary"}
-    assert named == set(roots)
+    names = {"decisions", "ratios", "distances", "confidences", "fits", "power", "recognition", "baselines", "summary"}
+    assert names == set(roots)
     # What is decided rests on how many owners of tables would pass, besides what each target says.
-    read = [{marks(job.function).name for job in inputs_of(each["decisions"])} for each in (plan(SMOKE), roots)]
+    inputs = [{marks(job.function).name for job in inputs_of(item["decisions"])} for item in (plan(SMOKE), roots)]
     says = {marks(job.function).name for job in inputs_of(plan(SMOKE)["ratios"])}
-    assert [says, says | {"forgetting.recognition"}] == read
+    assert [says, says | {"forgetting.recognition"}] == inputs
     # The draws of its tests are its own, and those of the measure of power.
     assert seeds.derive(config.seed, "decisions") == config_of(roots["decisions"]).seed
     assert config_of(roots["decisions"]) == config_of(roots["power"]).decisions
     expected = [("model.pt", "model"), ("model.pt (2)", "model"), ("said.csv", "outputs")]
-    assert expected == [(each.name, each.source) for each in targets_of(config)]
-    assert [each.remembers for each in targets_of(config)] == [None] * 3
-    asked = roots["confidences"]
-    assert isinstance(asked, tuple)
-    given = [job.config for job in asked if job.config.model.kind == "target"]
-    assert [(each.model.target, each.model.replicate) for each in given] == [(0, 0), (1, 0), (2, 0)]
-    assert [*THEIRS.models, None] == [each.file for each in given]
+    assert expected == [(item.name, item.source) for item in targets_of(config)]
+    assert [item.remembers for item in targets_of(config)] == [None] * 3
+    ask_jobs = roots["confidences"]
+    assert isinstance(ask_jobs, tuple)
+    given_config = [job.config for job in ask_jobs if job.config.model.kind == "target"]
+    assert [(item.model.target, item.model.replicate) for item in given_config] == [(0, 0), (1, 0), (2, 0)]
+    assert [*THEIRS.models, None] == [item.file for item in given_config]
     # How a model is asked says nothing of a table.
-    assert [THEIRS.interface, THEIRS.interface, Interface(gives="probabilities")] == [each.interface for each in given]
+    assert [THEIRS.interface, THEIRS.interface, Interface(gives="probabilities")] == [
+        item.interface for item in given_config
+    ]
 
 
 def test_targets_whose_names_round_to_one_are_told_apart() -> None:
     config = with_settings(SMOKE, targets=(Target(query=0.12341), Target(query=0.12342)))
-    assert [each.name for each in targets_of(config)] == ["0.1234 D_Q", "0.1234 D_Q (2)"]
+    assert [item.name for item in targets_of(config)] == ["0.1234 D_Q", "0.1234 D_Q (2)"]
 
 
 def test_the_ratios_know_the_targets_in_their_order() -> None:
     assert targets_of(SMOKE) == config_of(plan(SMOKE)["ratios"]).targets
-    assert [each.name for each in targets_of(SMOKE)] == ["D_C", "D_C + D_Q"]
+    assert [item.name for item in targets_of(SMOKE)] == ["D_C", "D_C + D_Q"]
 
 
 def test_without_a_control_set_an_owner_is_handed_the_query_set_alone() -> None:
@@ -180,31 +182,31 @@ def test_with_a_control_set_an_owner_is_handed_both_shuffled_and_some_twice() ->
     ((name, pixels),) = probes(SMOKE)
     assert name.startswith("pictures-")
     assert len(pixels) == 220
-    known = {image.tobytes(): row for row, image in enumerate(load(DIGITS).train_images[1237:])}
-    order = [known[image.tobytes()] for image in pixels]
+    row_sets = {image.tobytes(): row for row, image in enumerate(load(DIGITS).train_images[1237:])}
+    order = [row_sets[image.tobytes()] for image in pixels]
     assert set(range(200)) == set(order)
-    held = set((SMOKE.query.query_part(SMOKE.seed).held_rows(load(DIGITS)) - 1237).tolist())  # type: ignore[union-attr]
-    assert len(held) == 100
-    first, last = ({row in held for row in part} for part in (order[:20], order[-20:]))
+    control_rows = set((SMOKE.query.query_part(SMOKE.seed).held_rows(load(DIGITS)) - 1237).tolist())  # type: ignore[union-attr]
+    assert len(control_rows) == 100
+    first, last = ({row in control_rows for row in part} for part in (order[:20], order[-20:]))
     assert {True, False} == first == last
 
 
 def test_the_split_says_of_each_picture_what_it_is_and_how_it_is_handed_out() -> None:
-    told = split(SMOKE)
-    assert told is not None
+    expected = split(SMOKE)
+    assert expected is not None
     ((name, pixels),) = probes(SMOKE)
-    shown = {f"{name}/{place:06d}.png": image.tobytes() for place, image in enumerate(pixels)}
-    drawn, digits = SMOKE.query_part, load(DIGITS)
-    assert isinstance(drawn, Remainder)
-    rows = told.table.to_pylist()
+    names = {f"{name}/{position:06d}.png": image.tobytes() for position, image in enumerate(pixels)}
+    draws, digits = SMOKE.query_part, load(DIGITS)
+    assert isinstance(draws, Remainder)
+    rows = expected.table.to_pylist()
     by_set = {kind: [row["row"] for row in rows if row["set"] == kind] for kind in ("query", "control")}
-    assert {"query": drawn.rows(digits).tolist(), "control": drawn.held_rows(digits).tolist()} == by_set
-    assert {digits.train_images[row["row"]].tobytes() == shown[row["image"]] for row in rows} == {True}
-    again = [(row["image"], row["again"]) for row in rows if row["again"]]
-    assert (len(again), all(shown[first] == shown[second] for first, second in again)) == (20, True)
+    assert {"query": draws.rows(digits).tolist(), "control": draws.held_rows(digits).tolist()} == by_set
+    assert {digits.train_images[row["row"]].tobytes() == names[row["image"]] for row in rows} == {True}
+    repeats = [(row["image"], row["again"]) for row in rows if row["again"]]
+    assert (len(repeats), all(names[first] == names[second] for first, second in repeats)) == (20, True)
     secret = with_settings(SMOKE, secret="b1946ac92492d2347c62")
     assert {("digits", None)} == {(row["data"], row["file"]) for row in rows}
-    assert (told.warning, getattr(split(secret), "warning", None)) == (GUESSABLE, "")
+    assert (expected.warning, getattr(split(secret), "warning", None)) == (GUESSABLE, "")
     assert split(replace(SMOKE, query=QuerySet(DIGITS, control=None))) is None
 
 

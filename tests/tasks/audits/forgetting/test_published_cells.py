@@ -34,8 +34,8 @@ def test_tiny_scale_keeps_the_targets(name: str) -> None:
 def test_every_printed_rho_follows_from_the_printed_distances(cell: str, count: int) -> None:
     printed = numbers_by_target(cell)
     assert count == len(printed)
-    assert [each.rho for each in printed.values()] == [
-        round(each.ks / printed[NULL].ks, 3) for each in printed.values()
+    assert [item.rho for item in printed.values()] == [
+        round(item.ks / printed[NULL].ks, 3) for item in printed.values()
     ]
 
 

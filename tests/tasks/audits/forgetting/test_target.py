@@ -89,7 +89,7 @@ def test_whether_it_remembers_is_open_after_unlearning_other_than_retraining(
     query: float, method: UnlearningName | None, remembers: bool | None
 ) -> None:
     assert Target(query, 1.0, 0.0, UNLEARNING[method]() if method else None).remembers == remembers
-    named = NamedTarget("it", "training", query, 1.0, 0.0, method)
-    assert remembers == named.remembers
-    assert (None if remembers is None else query if remembers else 0.0) == named.held
-    assert named.is_beside_all == (method is None)
+    target = NamedTarget("it", "training", query, 1.0, 0.0, method)
+    assert remembers == target.remembers
+    assert (None if remembers is None else query if remembers else 0.0) == target.held
+    assert target.is_beside_all == (method is None)

@@ -84,9 +84,9 @@ def target(shares: Target, replicate: int = 0) -> Mixture:
 
 
 def test_no_two_models_share_a_training() -> None:
-    found = mixtures(CONFIG)
-    assert (2 + len(TARGETS)) * 2 == len(found) == len(set(found.values()))
-    assert len(found) == len({mixture.seed for mixture in found.values()})
+    result = mixtures(CONFIG)
+    assert (2 + len(TARGETS)) * 2 == len(result) == len(set(result.values()))
+    assert len(result) == len({mixture.seed for mixture in result.values()})
 
 
 def test_a_training_does_not_depend_on_which_targets_there_are_beside_it() -> None:
@@ -96,10 +96,10 @@ def test_a_training_does_not_depend_on_which_targets_there_are_beside_it() -> No
 
 def test_each_model_has_a_draw_of_d_c_of_its_own_where_it_is_trained_on_a_share() -> None:
     config = with_settings(CONFIG, query=QuerySet(DIGITS, 0, 200), calibration_share=0.25, partial=(0.1, 0.25))
-    found = mixtures(config)
+    result = mixtures(config)
     draws = {
         model: frozenset(rows(mixture, ON_PHOTOS))
-        for model, mixture in found.items()
+        for model, mixture in result.items()
         if model.kind in ("calibration", "partial")
     }
     assert {50} == {len(draw) for draw in draws.values()}
@@ -112,36 +112,36 @@ def test_each_model_has_a_draw_of_d_c_of_its_own_where_it_is_trained_on_a_share(
 
 
 def test_unlearning_keeps_the_draw_of_d_c_that_its_model_was_trained_on() -> None:
-    held = Target(query=1.0, calibration=1.0)
-    targets = (held, *(replace(held, unlearning=method()) for method in UNLEARNING.values()))
+    held_rows = Target(query=1.0, calibration=1.0)
+    targets = (held_rows, *(replace(held_rows, unlearning=method()) for method in UNLEARNING.values()))
     config = with_settings(CONFIG, query=QuerySet(DIGITS, 0, 200), targets=targets, calibration_share=0.25, partial=())
     jobs = {
         str(targets_of(config)[model.target or 0]): job.config
         for model, job in jobs_of(config).items()
         if (model.kind, model.replicate) == ("target", 0)
     }
-    trained = next(share for share in jobs[str(held)].shares if share.part == config.calibration)
-    assert (trained,) == jobs[str(replace(held, unlearning=Retraining()))].shares
-    assert {(trained,)} == {job.kept for job in jobs.values() if not isinstance(job, Mixture)}
+    trained_rows = next(share for share in jobs[str(held_rows)].shares if share.part == config.calibration)
+    assert (trained_rows,) == jobs[str(replace(held_rows, unlearning=Retraining()))].shares
+    assert {(trained_rows,)} == {job.kept for job in jobs.values() if not isinstance(job, Mixture)}
 
 
 def test_a_target_like_the_query_or_the_calibration_models_is_trained_on_its_own() -> None:
-    found = by_name(CONFIG)
+    result = by_name(CONFIG)
     for kind, like in (("query", "D_Q"), ("calibration", "D_C")):
-        theirs, own = found[kind, "", 0], found["target", like, 0]
-        assert theirs.shares == own.shares
-        assert theirs != own
-        assert theirs == replace(own, seed=theirs.seed)
+        other_seeds, target_seeds = result[kind, "", 0], result["target", like, 0]
+        assert other_seeds.shares == target_seeds.shares
+        assert other_seeds != target_seeds
+        assert other_seeds == replace(target_seeds, seed=other_seeds.seed)
 
 
 def test_models_are_trained_on_their_shares_of_the_parts() -> None:
     query, calibration = set(range(200)), set(range(200, 400))
-    found = by_name(CONFIG)
-    assert (query, set()) == tuple(rows(found["query", "", 1], data) for data in (DIGITS, ON_PHOTOS))
-    assert (set(), calibration) == tuple(rows(found["calibration", "", 1], data) for data in (DIGITS, ON_PHOTOS))
-    some = target(Target(query=0.1, calibration=1.0))
-    assert (20, calibration) == (len(rows(some, DIGITS)), rows(some, ON_PHOTOS))
-    assert rows(some, DIGITS) < query
+    result = by_name(CONFIG)
+    assert (query, set()) == tuple(rows(result["query", "", 1], data) for data in (DIGITS, ON_PHOTOS))
+    assert (set(), calibration) == tuple(rows(result["calibration", "", 1], data) for data in (DIGITS, ON_PHOTOS))
+    shares = target(Target(query=0.1, calibration=1.0))
+    assert (20, calibration) == (len(rows(shares, DIGITS)), rows(shares, ON_PHOTOS))
+    assert rows(shares, DIGITS) < query
     assert set(range(len(load(PHOTOS).train_images))) == rows(target(Target(outside=1.0)), PHOTOS)
 
 
@@ -162,17 +162,17 @@ def test_shares_are_nested_within_a_replicate_and_drawn_anew_for_the_next(
 
 
 def test_unlearning_starts_from_the_target_that_trained_on_all_of_its_shares() -> None:
-    held = Target(query=0.5, calibration=1.0)
+    held_rows = Target(query=0.5, calibration=1.0)
     methods = [Distillation(epochs=4), *(method() for method in UNLEARNING.values())]
-    config = with_settings(CONFIG, targets=(held, *(replace(held, unlearning=method) for method in methods)))
-    found = jobs_of(config)
+    config = with_settings(CONFIG, targets=(held_rows, *(replace(held_rows, unlearning=method) for method in methods)))
+    result = jobs_of(config)
     for number, method in enumerate(methods, start=1):
         for replicate in (0, 1):
-            before, after = (found[ModelId("target", place, replicate)] for place in (0, number))
+            before, after = (result[ModelId("target", index, replicate)] for index in (0, number))
             if method == Retraining():
-                whole = found[ModelId("calibration", None, replicate)].config
-                assert after.config == replace(whole, seed=after.config.seed)
-                assert len({after.config.seed, whole.seed, before.config.seed}) == 3
+                all_shares = result[ModelId("calibration", None, replicate)].config
+                assert after.config == replace(all_shares, seed=after.config.seed)
+                assert len({after.config.seed, all_shares.seed, before.config.seed}) == 3
                 continue
             (start,) = after.inputs
             assert start.config == before.config
@@ -201,9 +201,9 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
     drawn = []
     for mixture in (mixture for model, mixture in mixtures(config).items() if model.kind == "target"):
         chosen = sorted(rows(mixture, one_and_a_half))
-        of = set(patients[chosen].tolist())
-        assert (2, [row for row in range(len(patients)) if patients[row] in of]) == (len(of), chosen)
-        drawn.append(frozenset(of))
+        images = set(patients[chosen].tolist())
+        assert (2, [row for row in range(len(patients)) if patients[row] in images]) == (len(images), chosen)
+        drawn.append(frozenset(images))
     assert len(set(drawn)) > 1
     groups = load(three).train_groups
     assert groups is not None
@@ -250,10 +250,10 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
         ),
     ],
 )
-def test_data_that_cannot_serve_is_refused(fields: dict[str, Any], told: str) -> None:
+def test_data_that_cannot_serve_is_refused(fields: dict[str, Any], expected: str) -> None:
     with pytest.raises(DatasetError) as caught:
         load_data_sets(with_settings(CONFIG, fields))
-    assert told == str(caught.value)
+    assert expected == str(caught.value)
 
 
 def test_data_that_can_serve_is_not_refused() -> None:
@@ -272,19 +272,19 @@ def test_data_that_can_serve_is_not_refused() -> None:
         (NamedImages(Dataset("digits#16x16"), 500, 50), "all must have one shape"),
     ],
 )
-def test_control_images_that_any_other_set_holds_are_refused(control: NamedImages, told: str) -> None:
-    with pytest.raises(DatasetError, match=told):
+def test_control_images_that_any_other_set_holds_are_refused(control: NamedImages, expected: str) -> None:
+    with pytest.raises(DatasetError, match=expected):
         load_data_sets(with_settings(CONFIG, query=QuerySet(DIGITS, 0, 200, ControlSet(control)), targets=TARGETS[:2]))
 
 
 def test_nothing_is_trained_on_what_is_held_back() -> None:
     config = replace(CONFIG, query=QuerySet(DIGITS, 0, 200, ControlSet(HeldBack(0.3))))
-    kept = config.query_part
-    assert isinstance(kept, Remainder)
-    held = set(kept.held_rows(load(DIGITS)).tolist())
-    trained = set().union(*(rows(mixture, DIGITS) for mixture in mixtures(config).values()))
-    assert (len(held), len(trained)) == (60, 140)
-    assert not held & trained
+    kept_rows = config.query_part
+    assert isinstance(kept_rows, Remainder)
+    held_rows = set(kept_rows.held_rows(load(DIGITS)).tolist())
+    trained_rows = set().union(*(rows(mixture, DIGITS) for mixture in mixtures(config).values()))
+    assert (len(held_rows), len(trained_rows)) == (60, 140)
+    assert not held_rows & trained_rows
     assert len(rows(by_name(config)["target", "D_C + 0.1 D_Q", 0], DIGITS)) == 14
 
 
@@ -297,10 +297,10 @@ def test_another_seed_holds_back_other_images() -> None:
 
 def folder_of(path: Path, rows: list[int]) -> Dataset:
     """A folder with these digits in their classes."""
-    for place, row in enumerate(rows):
-        held = path / str(load(DIGITS).train_labels[row]) / f"{place:03d}.png"
-        held.parent.mkdir(parents=True, exist_ok=True)
-        held.write_bytes(png(load(DIGITS).train_images[row]))
+    for index, row in enumerate(rows):
+        held_rows = path / str(load(DIGITS).train_labels[row]) / f"{index:03d}.png"
+        held_rows.parent.mkdir(parents=True, exist_ok=True)
+        held_rows.write_bytes(png(load(DIGITS).train_images[row]))
     return pin(Dataset(f"folder:{path}"))
 
 
@@ -308,10 +308,11 @@ def test_copies_are_held_back_together(tmp_path: Path) -> None:
     twice = folder_of(tmp_path / "twice", [*range(300, 360), *range(300, 360)])
     config = with_settings(CONFIG, query=QuerySet(twice), calibration=Part(DIGITS, 0, 100), targets=TARGETS[:2])
     load_data_sets(config)
-    kept, images = config.query_part, load(twice)
-    assert isinstance(kept, Remainder)
+    kept_rows, images = config.query_part, load(twice)
+    assert isinstance(kept_rows, Remainder)
     query, control = (
-        {images.train_images[row].tobytes() for row in rows} for rows in (kept.rows(images), kept.held_rows(images))
+        {images.train_images[row].tobytes() for row in rows}
+        for rows in (kept_rows.rows(images), kept_rows.held_rows(images))
     )
     assert not query & control
     assert len(query) + len(control) == len({image.tobytes() for image in images.train_images})
@@ -319,10 +320,10 @@ def test_copies_are_held_back_together(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("adapted", ["", "#28x28#grey"])
 def test_a_split_names_the_file_of_each_picture_of_a_folder(tmp_path: Path, adapted: str) -> None:
-    own = folder_of(tmp_path / "own", [*range(300, 360)])
-    told = split(replace(CONFIG, query=QuerySet(pin(Dataset(own.name + adapted)))))
-    assert told is not None
-    known = {png(image): row for row, image in enumerate(load(own).train_images)}
-    rows = told.table.to_pylist()
-    assert [known[Path(row["file"]).read_bytes()] for row in rows] == [row["row"] for row in rows]
+    target_seeds = folder_of(tmp_path / "own", [*range(300, 360)])
+    expected = split(replace(CONFIG, query=QuerySet(pin(Dataset(target_seeds.name + adapted)))))
+    assert expected is not None
+    row_numbers = {png(image): row for row, image in enumerate(load(target_seeds).train_images)}
+    rows = expected.table.to_pylist()
+    assert [row_numbers[Path(row["file"]).read_bytes()] for row in rows] == [row["row"] for row in rows]
     assert {"query", "control"} == {row["set"] for row in rows}

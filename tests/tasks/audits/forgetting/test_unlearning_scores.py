@@ -31,21 +31,21 @@ def models(chance: np.random.Generator, count: int, difficulty: NDArray[np.float
 
 def test_unlearned_models_that_are_like_retrained_ones_are_told_by_chance() -> None:
     chance = np.random.default_rng(0)
-    found = []
+    result = []
     for _ in range(200):
         difficulty = 3 * chance.normal(size=40)
-        found.append(u_lira_accuracy(models(chance, 4, difficulty), models(chance, 4, difficulty)))
-    assert pytest.approx(np.mean([estimate.value for estimate in found]), abs=0.01) == 0.5
-    covered = sum(estimate.low <= 0.5 <= estimate.high for estimate in found if estimate.low is not None)
+        result.append(u_lira_accuracy(models(chance, 4, difficulty), models(chance, 4, difficulty)))
+    assert pytest.approx(np.mean([estimate.value for estimate in result]), abs=0.01) == 0.5
+    covered = sum(estimate.low <= 0.5 <= estimate.high for estimate in result if estimate.low is not None)
     assert covered >= 186  # 93 %
 
 
 def test_a_shift_of_two_deviations_is_told_as_the_best_attack_tells_it() -> None:
     chance = np.random.default_rng(1)
     difficulty = 3 * chance.normal(size=4000)
-    found = u_lira_accuracy(models(chance, 40, difficulty, 2.0), models(chance, 40, difficulty))
-    assert stats.norm.cdf(1) == pytest.approx(found.value, abs=0.01)
-    assert found.n == 40
+    result = u_lira_accuracy(models(chance, 40, difficulty, 2.0), models(chance, 40, difficulty))
+    assert stats.norm.cdf(1) == pytest.approx(result.value, abs=0.01)
+    assert result.n == 40
 
 
 def test_models_far_apart_are_always_told() -> None:
@@ -56,8 +56,8 @@ def test_models_far_apart_are_always_told() -> None:
 
 @pytest.mark.parametrize("counts", [(2, 9), (9, 2), (1, 9)])
 def test_there_is_none_with_fewer_than_three_models_of_a_kind(counts: tuple[int, int]) -> None:
-    found = u_lira_accuracy(*(np.zeros((count, 5)) for count in counts))
-    assert (found.value, found.low, found.high, found.n) == (None, None, None, 0)
+    result = u_lira_accuracy(*(np.zeros((count, 5)) for count in counts))
+    assert (result.value, result.low, result.high, result.n) == (None, None, None, 0)
 
 
 def test_a_gaussian_has_a_mean_for_each_image_and_the_variance_of_a_new_model() -> None:
@@ -82,16 +82,16 @@ def epsilon(unlearned: Array, retrained: Array) -> float:
     values = np.concatenate([unlearned, retrained])
     places = np.unique(values)
     thresholds = [-np.inf, *(places[1:] + places[:-1]) / 2, np.inf]
-    found = [0.0]
+    result = [0.0]
     for low, high in itertools.combinations(thresholds, 2):
         for inside in (True, False):
-            named = [((models > low) & (models < high)) == inside for models in (unlearned, retrained)]
-            fnr, fpr = 1 - named[0].mean(), named[1].mean()
+            mask = [((models > low) & (models < high)) == inside for models in (unlearned, retrained)]
+            fnr, fpr = 1 - mask[0].mean(), mask[1].mean()
             if fnr == fpr == 0:
-                found.append(math.inf)
+                result.append(math.inf)
             elif fnr and fpr:
-                found += [math.log((1 - a) / b) for a, b in ((fpr, fnr), (fnr, fpr)) if a < 1]
-    return max(found)
+                result += [math.log((1 - a) / b) for a, b in ((fpr, fnr), (fnr, fpr)) if a < 1]
+    return max(result)
 
 
 def of(unlearned: Array, retrained: Array) -> Array:
@@ -120,19 +120,19 @@ def test_models_that_say_the_same_have_none() -> None:
 
 def test_points_halve_with_each_half_of_epsilon() -> None:
     # Five models show epsilons up to ceil(log 4) = 2: four buckets.
-    found = score_epsilons(np.array([0, 0.49, 0.5, 1.2, 1.99, 2.0, math.inf]), 5)
-    assert found.tolist() == [1, 1, 0.5, 0.25, 0.125, 0, 0]
+    result = score_epsilons(np.array([0, 0.49, 0.5, 1.2, 1.99, 2.0, math.inf]), 5)
+    assert result.tolist() == [1, 1, 0.5, 0.25, 0.125, 0, 0]
 
 
 def p_value(unlearned: Array, retrained: Array) -> float | None:
-    found = permutation_test(unlearned, retrained)
-    return None if found is None else found[1]
+    result = permutation_test(unlearned, retrained)
+    return None if result is None else result[1]
 
 
 def null(unlearned: Array, retrained: Array) -> float:
-    found = permutation_test(unlearned, retrained)
-    assert found is not None
-    return found[0]
+    result = permutation_test(unlearned, retrained)
+    assert result is not None
+    return result[0]
 
 
 @pytest.mark.parametrize("tied", [0.0, 0.6])
@@ -147,12 +147,12 @@ def test_the_null_is_the_mean_over_exchangeable_models(tied: float) -> None:
 
 def test_the_p_value_of_exchangeable_models_is_no_smaller_than_it_says() -> None:
     chance = np.random.default_rng(4)
-    found = []
+    result = []
     for _ in range(400):
         difficulty = 3 * chance.normal(size=20)
         kinds = difficulty + chance.normal(size=(2, 4, 1)) + chance.normal(size=(2, 4, 20))
-        found.append(p_value(*kinds))
-    p = np.array(found, np.float64)
+        result.append(p_value(*kinds))
+    p = np.array(result, np.float64)
     for level in (0.05, 0.1, 0.2, 0.5):
         assert (p <= level).mean() <= level + 3 * math.sqrt(level * (1 - level) / 400)
     assert (p <= 0.5).mean() > 0.35
@@ -161,10 +161,10 @@ def test_the_p_value_of_exchangeable_models_is_no_smaller_than_it_says() -> None
 def test_models_that_did_not_forget_have_a_low_quality_and_p_value() -> None:
     chance = np.random.default_rng(5)
     retrained, unlearned = chance.normal(size=(5, 30)), chance.normal(size=(5, 30)) + 4
-    found = forgetting_quality(unlearned, retrained)
-    assert found.value is not None
-    assert found.value < 0.5 * null(unlearned, retrained)
-    assert found.n == 5
+    result = forgetting_quality(unlearned, retrained)
+    assert result.value is not None
+    assert result.value < 0.5 * null(unlearned, retrained)
+    assert result.n == 5
     assert 2 / math.comb(10, 5) == p_value(unlearned, retrained)  # this split, and the same with kinds exchanged
 
 
@@ -177,8 +177,8 @@ def test_of_many_models_splits_are_drawn() -> None:
 @pytest.mark.parametrize("counts", [(2, 9), (9, 1)])
 def test_there_is_no_quality_with_fewer_than_three_models_of_a_kind(counts: tuple[int, int]) -> None:
     kinds = [np.zeros((count, 5)) for count in counts]
-    found = forgetting_quality(*kinds)
-    assert (found.value, found.low, found.high, found.n, p_value(*kinds)) == (None, None, None, 0, None)
+    result = forgetting_quality(*kinds)
+    assert (result.value, result.low, result.high, result.n, p_value(*kinds)) == (None, None, None, 0, None)
 
 
 CONTROL = np.array([False, False, True, True])
@@ -215,25 +215,25 @@ def test_its_interval_covers_nothing_leaked_as_often_as_it_says(models: int) -> 
     for _ in range(400):
         difficulty = 2 * chance.normal(size=60)
         target, retrained = (difficulty + chance.normal(size=(count, 60)) for count in (models, 5))
-        found = privleak(target, retrained, is_control)
-        assert found.low is not None
-        assert found.high is not None
-        covered += found.low <= 0 <= found.high
+        result = privleak(target, retrained, is_control)
+        assert result.low is not None
+        assert result.high is not None
+        covered += result.low <= 0 <= result.high
     assert covered >= 366  # 95 % less three standard errors
 
 
 def test_there_is_none_without_control_images_or_models() -> None:
-    some = np.full((2, 4), 0.5)
+    models = np.full((2, 4), 0.5)
     for target, retrained, is_control in (
-        (some, some, np.zeros(4, bool)),
-        (some, some, np.ones(4, bool)),
-        (some[:0], some, CONTROL),
-        (some, some[:0], CONTROL),
+        (models, models, np.zeros(4, bool)),
+        (models, models, np.ones(4, bool)),
+        (models[:0], models, CONTROL),
+        (models, models[:0], CONTROL),
     ):
-        found = privleak(target, retrained, is_control)
-        assert (found.value, found.n) == (None, 0)
+        result = privleak(target, retrained, is_control)
+        assert (result.value, result.n) == (None, 0)
 
 
 def test_with_one_retrained_model_there_is_no_interval() -> None:
-    found = privleak(np.full((3, 4), 0.5), np.full((1, 4), 0.5), CONTROL)
-    assert (found.value, found.low, found.high, found.n) == (0.0, None, None, 3)
+    result = privleak(np.full((3, 4), 0.5), np.full((1, 4), 0.5), CONTROL)
+    assert (result.value, result.low, result.high, result.n) == (0.0, None, None, 3)

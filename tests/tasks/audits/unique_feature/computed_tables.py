@@ -1,4 +1,4 @@
-"""Tables of each task, for the test that compares their fingerprints with the task's version."""
+"""Tables of each task, whose fingerprints a test compares with the task's version."""
 
 import functools
 from dataclasses import replace

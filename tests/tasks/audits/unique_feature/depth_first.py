@@ -1,4 +1,4 @@
-"""A plan's tables, computed here: inputs first, equal jobs once."""
+"""Compute a plan's tables in this process: inputs first, equal jobs once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models, divergences, histories and tables of influence that nobody trained, a letter, and a training of seconds.
+"""Made-up models, divergences, histories and tables of influence, a letter, and a training of seconds.
 
 Also answers to evidence that no summary holds.
 """

@@ -1,4 +1,4 @@
-"""How often the audit calls a feature memorised that no model saw: tables of a null, the summary's code, the answer."""
+"""False alarm rates of the audit on simulated tables without memory."""
 
 from __future__ import annotations
 

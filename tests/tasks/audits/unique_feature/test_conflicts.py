@@ -1,4 +1,4 @@
-"""Settings that contradict each other, or that are of another question, are refused in one line that names them."""
+"""Refusals of contradictory settings and of settings of another question."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_conflicts_of_bets(settings: dict[str, Any], message: str) -> None:
             {"given.models": "m.pt", "given.secret": "0" * 16},
             "secret is given with models; it must be left out",
         ),
-        ({"labelled.accuracy": 0.9}, "labelled.data is missing; accuracy alone is given"),
+        ({"labelled.accuracy": 0.9}, "labelled.data is missing; only accuracy is given"),
     ],
 )
 def test_conflicts_of_given_models(settings: dict[str, Any], message: str) -> None:

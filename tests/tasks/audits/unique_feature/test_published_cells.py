@@ -1,4 +1,4 @@
-"""Which cells have published numbers, and the run that the docs show."""
+"""Cells with published numbers, and the run in the documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scores of a model's outputs, and how many probe images they need."""
+"""Scores of a model's outputs, and the probe images that they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The slopes of a model's response in the pixels of a feature, and its change with the weights."""
+"""Slopes of a model's response in the pixels of a feature, and its change with the weights."""
 
 from __future__ import annotations
 

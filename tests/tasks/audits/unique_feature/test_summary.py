@@ -1,4 +1,4 @@
-"""The summary is made of the tables that are there: a table that is missing costs its own rows and no other's."""
+"""Summaries of incomplete tables: a missing table removes its own rows only."""
 
 from __future__ import annotations
 

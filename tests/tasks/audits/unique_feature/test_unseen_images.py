@@ -1,4 +1,4 @@
-"""Nothing is evaluated on images that the networks were trained on."""
+"""Probe images that are copies of training images are left out."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_test_images_of_a_label_are_images_that_no_network_saw(tmp_path: Path) -
     data = write_set(tmp_path / "mine", copies=1)
     config = on(data, pin(Dataset("photos")))
     ranks = ExactRanks(
-        data, 0, 0, relatives(config, config.asked_feature, seen=seen_images(config)), drawn=False, references=0
+        data, 0, 0, relatives(config, config.asked_feature, seen_images=seen_images(config)), drawn=False, references=0
     )
     shown = label_images(ranks, load(data), 0, 0)
     assert len(shown) == 3
@@ -87,5 +87,7 @@ def test_sets_without_copies_have_the_keys_that_they_had() -> None:
 
 def test_a_probe_set_of_training_images_alone_is_refused(tmp_path: Path) -> None:
     data = write_set(tmp_path / "mine", copies=4)
-    with pytest.raises(DatasetError, match=r"all 8 images of probe .* are exact copies of training images of .*; give"):
+    with pytest.raises(
+        DatasetError, match=r"probe: all 8 images of .* are exact copies of training images of .*Choose"
+    ):
         plan(on(data, data))

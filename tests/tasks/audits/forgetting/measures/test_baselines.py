@@ -37,35 +37,35 @@ def found() -> pa.Table:
     return baselines(Baselines(TARGETS), INPUTS)
 
 
-def test_each_target_with_a_model_has_a_row(found: pa.Table) -> None:
-    assert found.schema == BASELINES
-    assert found["name"].to_pylist() == ["D_C", "D_C + D_Q", "theirs.csv"]
+def test_each_target_with_a_model_has_a_row(result: pa.Table) -> None:
+    assert result.schema == BASELINES
+    assert result["name"].to_pylist() == ["D_C", "D_C + D_Q", "theirs.csv"]
     assert list(
-        zip(*(found[name].to_pylist() for name in ("models", "retrained", "images", "control")), strict=True)
+        zip(*(result[name].to_pylist() for name in ("models", "retrained", "images", "control")), strict=True)
     ) == [(4, 4, N - CONTROL, CONTROL)] * 2 + [(1, 4, N - CONTROL, CONTROL)]
 
 
-def test_who_holds_the_query_set_is_told_and_who_does_not_is_not(found: pa.Table) -> None:
-    null, held, _ = found.to_pylist()
+def test_who_holds_the_query_set_is_told_and_who_does_not_is_not(result: pa.Table) -> None:
+    null, memory_row, _ = result.to_pylist()
     assert null["u_lira_low"] < 0.5 < null["u_lira_high"]
-    assert held["u_lira_low"] > 0.7
-    assert held["quality"] < null["quality"] / 2
-    assert held["quality_p"] == 2 / 70
+    assert memory_row["u_lira_low"] > 0.7
+    assert memory_row["quality"] < null["quality"] / 2
+    assert memory_row["quality_p"] == 2 / 70
     assert null["privleak_low"] < 0 < null["privleak_high"]
-    assert held["privleak_high"] < -0.3
+    assert memory_row["privleak_high"] < -0.3
 
 
-def test_the_query_set_alone_is_compared_by_log_odds(found: pa.Table) -> None:
-    asked = slice(0, N - CONTROL)
-    expected = u_lira_accuracy(log_odds(NULL[:, asked]), log_odds(CALIBRATION[:, asked]))
-    assert expected.value == found["u_lira"][0].as_py()
+def test_the_query_set_alone_is_compared_by_log_odds(result: pa.Table) -> None:
+    query_mask = slice(0, N - CONTROL)
+    expected = u_lira_accuracy(log_odds(NULL[:, query_mask]), log_odds(CALIBRATION[:, query_mask]))
+    assert expected.value == result["u_lira"][0].as_py()
 
 
-def test_a_single_table_has_no_measure_that_needs_several(golden: Golden, found: pa.Table) -> None:
-    theirs = found.to_pylist()[2]
-    assert (theirs["u_lira"], theirs["quality"], theirs["quality_p"]) == (None, None, None)
-    assert theirs["privleak"] < -0.3
-    golden(theirs["missing"])
+def test_a_single_table_has_no_measure_that_needs_several(golden: Golden, result: pa.Table) -> None:
+    table_row = result.to_pylist()[2]
+    assert (table_row["u_lira"], table_row["quality"], table_row["quality_p"]) == (None, None, None)
+    assert table_row["privleak"] < -0.3
+    golden(table_row["missing"])
 
 
 def test_without_a_control_set_there_is_no_privleak(golden: Golden) -> None:
@@ -75,13 +75,17 @@ def test_without_a_control_set_there_is_no_privleak(golden: Golden) -> None:
     golden(row["missing"])
 
 
-def test_the_summary_has_three_rows_for_each_target_with_their_units(found: pa.Table) -> None:
-    said = list(rows(Tables([found]), None))
-    assert len(said) == 9
-    by = {(row["metric"], row["setting"]): row for row in said}
-    held = '{"target": "D_C + D_Q"}'
-    assert tuple(by["U-LiRA accuracy", held][name] for name in ("n", "unit", "null")) == (4, "pair of trainings", 0.5)
-    assert by["forgetting quality", held]["p_value"] == 2 / 70
-    assert tuple(by["PrivLeak", held][name] for name in ("n", "unit", "null")) == (4, "training", 0.0)
-    theirs = by["U-LiRA accuracy", '{"target": "theirs.csv"}']
-    assert (theirs["estimate"], theirs["n"]) == (None, 0)
+def test_the_summary_has_three_rows_for_each_target_with_their_units(result: pa.Table) -> None:
+    values = list(rows(Tables([result]), None))
+    assert len(values) == 9
+    by = {(row["metric"], row["setting"]): row for row in values}
+    memory_row = '{"target": "D_C + D_Q"}'
+    assert tuple(by["U-LiRA accuracy", memory_row][name] for name in ("n", "unit", "null")) == (
+        4,
+        "pair of trainings",
+        0.5,
+    )
+    assert by["forgetting quality", memory_row]["p_value"] == 2 / 70
+    assert tuple(by["PrivLeak", memory_row][name] for name in ("n", "unit", "null")) == (4, "training", 0.0)
+    table_row = by["U-LiRA accuracy", '{"target": "theirs.csv"}']
+    assert (table_row["estimate"], table_row["n"]) == (None, 0)

@@ -40,23 +40,23 @@ def small() -> pa.Table:
 
 
 def judged(config: Decisions = ABOUT, inputs: Any = CONTROLLED) -> list[dict[str, Any]]:
-    found = decisions(config, inputs)
-    assert found.schema == DECISIONS
-    return found.to_pylist()
+    result = decisions(config, inputs)
+    assert result.schema == DECISIONS
+    return result.to_pylist()
 
 
 def test_each_target_is_decided_by_what_it_says_of_d_q_beside_the_control_set(small: pa.Table) -> None:
-    clean, holding, theirs = small.to_pylist()
-    assert [row["name"] for row in (clean, holding, theirs)] == ["D_C", "D_C + 0.5 D_Q", "theirs"]
+    clean, holding, table_row = small.to_pylist()
+    assert [row["name"] for row in (clean, holding, table_row)] == ["D_C", "D_C + 0.5 D_Q", "theirs"]
     assert (clean["decision"], clean["right"]) == ("forgotten", "right")
     assert (holding["decision"], holding["right"]) == ("not forgotten", "right")
-    assert (theirs["models"], theirs["right"]) == (1, None)
+    assert (table_row["models"], table_row["right"]) == (1, None)
     assert (clean["images"], clean["controls"], clean["units"]) == (CONTROLS, CONTROLS, 2 * CONTROLS)
     assert holding["p"] <= 1 / 200 + 1e-12
     assert holding["p_adjusted"] == pytest.approx(3 * holding["p"])
     assert (holding["share"], holding["share_high"]) == (0.25, 1.0)  # the largest share known without its own
     assert 0 == clean["share_low"] <= clean["share"] <= clean["share_high"] <= 0.1
-    expected = np.mean([effect(scores(of, KNOWN), IS_CONTROL) for of in HOLDING[0]])
+    expected = np.mean([effect(scores(values, KNOWN), IS_CONTROL) for values in HOLDING[0]])
     assert expected == pytest.approx(clean["effect"])
     assert clean["effect"] - clean["effect_low"] == pytest.approx(clean["effect_high"] - clean["effect"])
     assert clean["effect_low"] < clean["effect"]
@@ -64,10 +64,10 @@ def test_each_target_is_decided_by_what_it_says_of_d_q_beside_the_control_set(sm
 
 def test_likeness_is_asked_of_the_control_set_alone(small: pa.Table) -> None:
     clean, holding, _ = small.to_pylist()
-    there = KNOWN[:, IS_CONTROL]
+    is_control = KNOWN[:, IS_CONTROL]
     assert clean["accuracy"] == pytest.approx((HOLDING[0][:, IS_CONTROL] > 0.5).mean())
-    assert clean["accuracy_calibration"] == pytest.approx((there > 0.5).mean())
-    assert clean["agreement_calibration"] == pytest.approx(np.mean(calibration_agreements(there)))
+    assert clean["accuracy_calibration"] == pytest.approx((is_control > 0.5).mean())
+    assert clean["agreement_calibration"] == pytest.approx(np.mean(calibration_agreements(is_control)))
     assert min(clean["accuracy_p"], holding["accuracy_p"], clean["agreement_p"]) > 0.01
 
 
@@ -78,12 +78,12 @@ def test_without_a_control_set_nothing_is_judged() -> None:
 
 
 def test_repeats_that_disagree_forbid_a_judgement() -> None:
-    said = HOLDING[2][0]
-    again = np.full(len(said), np.nan)
-    again[:40] = np.where(np.arange(40) < 3, 1 - said[:40], said[:40])
-    given = table("target", 2, 0, said, control=CONTROLS, again=again)
-    others = [one for one in CONTROLLED if one["target"][0].as_py() != 2]
-    row = judged(inputs=[*others, given])[2]
+    confidence = HOLDING[2][0]
+    repeat = np.full(len(confidence), np.nan)
+    repeat[:40] = np.where(np.arange(40) < 3, 1 - confidence[:40], confidence[:40])
+    given = table("target", 2, 0, confidence, control=CONTROLS, repeat=repeat)
+    other_rows = [one for one in CONTROLLED if one["target"][0].as_py() != 2]
+    row = judged(inputs=[*other_rows, given])[2]
     assert (row["decision"], row["repeats"], row["disagreeing"]) == ("not assessable", 40, 3)
 
 
@@ -93,14 +93,14 @@ def test_a_rounded_target_is_held_against_models_that_are_rounded_as_it_is() -> 
         [one for one in CONTROLLED if one["model"][0].as_py() == kind] for kind in ("calibration", "partial")
     )
     given = table("target", 0, 0, np.round(HOLDING[0][0], 2), resolution=0.01, control=CONTROLS)
-    known, more = KNOWN[:, IS_CONTROL], table("target", 0, 1, HOLDING[0][1], control=CONTROLS)
-    sent = [given, *partial], [given, more]  # of two the coarser one decides
-    row, beside = (judged(inputs=[*clean, *each])[0] for each in sent)
-    for each in (row, beside):
-        assert each["agreement_calibration"] == pytest.approx(
-            np.mean(calibration_agreements(known, np.round(known, 2)))
+    calibration, more = KNOWN[:, IS_CONTROL], table("target", 0, 1, HOLDING[0][1], control=CONTROLS)
+    rounded = [given, *partial], [given, more]  # of two the coarser one decides
+    row, unrounded = (judged(inputs=[*clean, *item])[0] for item in rounded)
+    for item in (row, unrounded):
+        assert item["agreement_calibration"] == pytest.approx(
+            np.mean(calibration_agreements(calibration, np.round(calibration, 2)))
         )
-    assert row["agreement_calibration"] != pytest.approx(np.mean(calibration_agreements(known)), rel=1e-9)
+    assert row["agreement_calibration"] != pytest.approx(np.mean(calibration_agreements(calibration)), rel=1e-9)
     assert row["decision"] == "forgotten"
 
 
@@ -119,22 +119,22 @@ def test_the_order_of_the_inputs_makes_no_difference_and_missing_targets_have_no
 
 
 def test_the_summary_has_the_share_the_test_and_the_likeness_of_each_target(small: pa.Table) -> None:
-    found = rows(small, config=About((*ABOUT.targets, NamedTarget("lost", "outputs"))))
-    assert next(iter(found))[0] == "share of D_Q held"
+    result = rows(small, config=About((*ABOUT.targets, NamedTarget("lost", "outputs"))))
+    assert next(iter(result))[0] == "share of D_Q held"
     clean = small.to_pylist()[0]
-    at = setting(target="D_C")
-    held, surer = found["share of D_Q held", at], found[SURER, at]
+    index = setting(target="D_C")
+    share, surer = result["share of D_Q held", index], result[SURER, index]
     assert (clean["share"], clean["share_low"], clean["share_high"], 4, 0.0) == tuple(
-        held[name] for name in ("estimate", "low", "high", "n", "null")
+        share[name] for name in ("estimate", "low", "high", "n", "null")
     )
     assert (clean["effect"], clean["p_adjusted"], 0.0) == (surer["estimate"], surer["p_value"], surer["null"])
-    accuracy = found["accuracy on the control set", at]
+    accuracy = result["accuracy on the control set", index]
     assert (clean["accuracy"], clean["accuracy_calibration"], clean["accuracy_p"]) == tuple(
         accuracy[name] for name in ("estimate", "null", "p_value")
     )
-    lost = found["share of D_Q held", setting(target="lost")]
-    assert tuple(lost[name] for name in ("estimate", "n", "null")) == (None, 0, 0.0)
-    assert found["targets decided rightly", "{}"]["estimate"] == 1.0
+    lost_name = result["share of D_Q held", setting(target="lost")]
+    assert tuple(lost_name[name] for name in ("estimate", "n", "null")) == (None, 0, 0.0)
+    assert result["targets decided rightly", "{}"]["estimate"] == 1.0
 
 
 def test_a_target_has_a_row_for_each_side_of_the_test_and_each_check_of_likeness() -> None:
@@ -142,22 +142,22 @@ def test_a_target_has_a_row_for_each_side_of_the_test_and_each_check_of_likeness
     target |= {"effect": 0.5, "effect_low": 0.25, "effect_high": 1.0, "p_adjusted": 0.01, "p_other": 0.9}
     target |= {"accuracy": 0.8, "accuracy_calibration": 0.9, "accuracy_p": 0.02}
     target |= {"agreement": None, "agreement_calibration": 0.7, "agreement_p": None}
-    at = {"target": "theirs"}
+    index = {"target": "theirs"}
     assert [
-        summary_row(SURER, at, Estimate(0.5, 0.25, 1.0, 2), "training", 0.0, 0.01),
-        summary_row(LESS, at, Estimate(-0.5, -1.0, -0.25, 2), "training", 0.0, 0.9),
+        summary_row(SURER, index, Estimate(0.5, 0.25, 1.0, 2), "training", 0.0, 0.01),
+        summary_row(LESS, index, Estimate(-0.5, -1.0, -0.25, 2), "training", 0.0, 0.9),
     ] == [*side_rows(target)]
     alone = [*side_rows(target | {"effect_low": None, "effect_high": None})]
     ends = ("estimate", "low", "high")
-    assert [tuple(each[end] for end in ends) for each in alone] == [(0.5, None, None), (-0.5, None, None)]
+    assert [tuple(item[end] for end in ends) for item in alone] == [(0.5, None, None), (-0.5, None, None)]
     assert [*side_rows(target | {"effect": None})] == []
     accuracy, agreement = (f"{check} on the control set" for check in ("accuracy", "agreement"))
     assert [
-        summary_row(accuracy, at, Estimate(0.8, None, None, 2), "training", 0.9, 0.02),
-        summary_row(agreement, at, Estimate(None, None, None, 0), "training", 0.7, None),
-        summary_row(REPEATED, at, proportion(4, 40), "picture", 0.0),
+        summary_row(accuracy, index, Estimate(0.8, None, None, 2), "training", 0.9, 0.02),
+        summary_row(agreement, index, Estimate(None, None, None, 0), "training", 0.7, None),
+        summary_row(REPEATED, index, proportion(4, 40), "picture", 0.0),
     ] == [*likeness_rows(target)]
-    assert [accuracy, agreement] == [each["metric"] for each in likeness_rows(target | {"repeats": 0})]
+    assert [accuracy, agreement] == [item["metric"] for item in likeness_rows(target | {"repeats": 0})]
     assert [*likeness_rows(target | {"effect": None})] == []
     assert (MEASURE.name, MEASURE.schema) == ("decisions", DECISIONS)
 

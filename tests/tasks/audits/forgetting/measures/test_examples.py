@@ -20,28 +20,28 @@ from tests.tasks.datasets import test_acdc
 def test_one_image_of_each_class_is_drawn_from_each_part() -> None:
     digits = pin(Dataset("digits"))
     config = Examples(Part(digits, 0, 40), Part(digits, 40), Part(pin(Dataset("photos")), 0, 20))
-    found = examples(config, []).to_pylist()
-    assert [(row["part"], row["data"]) for row in found] == [("query", "digits")] * 10 + [
+    result = examples(config, []).to_pylist()
+    assert [(row["part"], row["data"]) for row in result] == [("query", "digits")] * 10 + [
         ("calibration", "digits")
     ] * 10 + [("outside", "photos")]
-    assert [*range(10), *range(10), 0] == [row["label"] for row in found]
+    assert [*range(10), *range(10), 0] == [row["label"] for row in result]
     labels = load(digits).train_labels
     counts = [Counter(labels[:40].tolist()), Counter(labels[40:].tolist())]
-    for at, row in enumerate(found[:20]):
+    for index, row in enumerate(result[:20]):
         assert row["label"] == labels[row["row"]]
-        assert (row["row"] < 40) == (at < 10)
-        assert counts[at // 10][row["label"]] == row["images"] == row["groups"]
-    assert (found[20]["images"], found[20]["row"] < 20) == (20, True)
+        assert (row["row"] < 40) == (index < 10)
+        assert counts[index // 10][row["label"]] == row["images"] == row["groups"]
+    assert (result[20]["images"], result[20]["row"] < 20) == (20, True)
 
 
 def test_every_image_of_a_class_is_drawn_about_as_often() -> None:
     digits = pin(Dataset("digits"))
     part = Part(digits, 0, 40)
-    drawn = Counter(examples(Examples(part, part, seed=seed), []).to_pylist()[3]["row"] for seed in range(400))
-    there = np.flatnonzero(load(digits).train_labels[:40] == 3)
-    assert set(there.tolist()) == set(drawn)
-    expected = 400 / len(there)
-    assert max(abs(count - expected) for count in drawn.values()) < 5 * expected**0.5
+    rows = Counter(examples(Examples(part, part, seed=seed), []).to_pylist()[3]["row"] for seed in range(400))
+    class_rows = np.flatnonzero(load(digits).train_labels[:40] == 3)
+    assert set(class_rows.tolist()) == set(rows)
+    expected = 400 / len(class_rows)
+    assert max(abs(count - expected) for count in rows.values()) < 5 * expected**0.5
 
 
 def test_patients_are_counted_and_classes_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +74,9 @@ def test_images_are_counted_by_part_and_class() -> None:
         return {"part": part, "data": "hearts", "label": label, "name": name, "row": 3, "images": 12, "groups": 2}
 
     table = pa.Table.from_pylist([example("query", 4, "RV"), example("calibration", 4, None)], EXAMPLES)
-    found = rows(table)
-    assert [json.loads(at) for _, at in found] == [
+    result = rows(table)
+    assert [json.loads(index) for _, index in result] == [
         {"part": "query", "class": "RV"},
         {"part": "calibration", "class": 4},
     ]
-    assert [(row["estimate"], row["n"]) for row in found.values()] == [(12.0, 2)] * 2
+    assert [(row["estimate"], row["n"]) for row in result.values()] == [(12.0, 2)] * 2

@@ -13,14 +13,15 @@ from tests.tasks.audits.forgetting.summarised import Row, numbers, rows, setting
 
 def test_how_well_a_training_learnt_is_read_off_its_last_epoch() -> None:
     epochs = [
-        {"epoch": at, "train_loss": 1 / at, "validation_loss": 0.5, "validation_accuracy": 0.25 * at} for at in (1, 2)
+        {"epoch": index, "train_loss": 1 / index, "validation_loss": 0.5, "validation_accuracy": 0.25 * index}
+        for index in (1, 2)
     ]
     names = dict.fromkeys(MIXED.names)
-    held = names | {"seed": 7, "examples": 60, "epochs": 2, "history": epochs, "train_accuracy": 0.9}
-    found = fit(Fit(ModelId("target", 3, 1)), [pa.Table.from_pylist([held], MIXED)])
+    accuracy = names | {"seed": 7, "examples": 60, "epochs": 2, "history": epochs, "train_accuracy": 0.9}
+    result = fit(Fit(ModelId("target", 3, 1)), [pa.Table.from_pylist([accuracy], MIXED)])
     expected = {"model": "target", "target": 3, "replicate": 1, "seed": 7, "examples": 60, "epochs": 2}
     expected |= {"train_loss": 0.5, "train_accuracy": 0.9, "validation_accuracy": 0.5}
-    assert (FITS, [expected]) == (found.schema, found.to_pylist())
+    assert (FITS, [expected]) == (result.schema, result.to_pylist())
 
 
 def test_trainings_are_told_by_what_they_get_right_of_their_own_images() -> None:
@@ -28,9 +29,9 @@ def test_trainings_are_told_by_what_they_get_right_of_their_own_images() -> None
         return dict.fromkeys(FITS.names) | {"model": model, "replicate": 0, "train_accuracy": accuracy}
 
     fits = [training("query", 1.0), training("query", 0.98), training("target", 0.9)]
-    found = rows(*(pa.Table.from_pylist([each], FITS) for each in fits))
+    result = rows(*(pa.Table.from_pylist([item], FITS) for item in fits))
     expected = mean([1.0, 0.98])
-    query = found["train accuracy", setting(models="query")]
+    query = result["train accuracy", setting(models="query")]
     assert (expected.value, expected.low, expected.high, 2) == numbers(query)[:4]
-    assert numbers(found["train accuracy", setting(models="target")])[:4] == (0.9, None, None, 1)
-    assert numbers(found["lowest train accuracy", "{}"])[:4] == (0.9, None, None, 3)
+    assert numbers(result["train accuracy", setting(models="target")])[:4] == (0.9, None, None, 1)
+    assert numbers(result["lowest train accuracy", "{}"])[:4] == (0.9, None, None, 3)

@@ -36,17 +36,17 @@ def test_models_of_known_shares_are_audited_one_by_one() -> None:
 def test_without_a_control_set_or_with_a_single_calibration_model_false_alarms_are_unknown() -> None:
     assert power(Power(Decisions(TARGETS)), INPUTS).num_rows == 0
     single = [one for one in CONTROLLED if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py()]
-    found = power(Power(ABOUT), single)
-    assert found["share"].to_pylist() == [0.1, 0.25, 0.5]
-    assert {0} == set(found["cleared"].to_pylist())  # no limit is known
+    result = power(Power(ABOUT), single)
+    assert result["share"].to_pylist() == [0.1, 0.25, 0.5]
+    assert {0} == set(result["cleared"].to_pylist())  # no limit is known
 
 
 def test_power_is_told_share_by_share_and_the_smallest_share_found() -> None:
     table = power(Power(ABOUT), CONTROLLED)
-    found = rows(table)
-    row = found["power", setting(share=0.5)]
+    result = rows(table)
+    row = result["power", setting(share=0.5)]
     expected = proportion(4, 4)
     assert (expected.value, expected.low, expected.high, 4) == numbers(row)[:4]
     powers = dict(zip(table["share"].to_pylist(), table["power"].to_pylist(), strict=True))
-    smallest = found["smallest share found", "{}"]
+    smallest = result["smallest share found", "{}"]
     assert (smallest_detected_share(powers), 4) == (smallest["estimate"], smallest["n"])

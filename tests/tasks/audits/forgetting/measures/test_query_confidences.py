@@ -82,20 +82,20 @@ def build_linear(shape: tuple[int, int, int], classes: int) -> torch.nn.Module:
 
 
 def csv(path: Path, header: str, lines: Sequence[str]) -> File:
-    path.write_text("\n".join([header, *(f"query/{at:06d}.png,{line}" for at, line in enumerate(lines)), ""]))
+    path.write_text("\n".join([header, *(f"query/{index:06d}.png,{line}" for index, line in enumerate(lines)), ""]))
     return File(str(path))
 
 
 def test_a_trained_model_says_the_float32_softmax_of_its_logits() -> None:
     mixture = Mixture((Share(Part(DIGITS, 0, 60)),), DIGITS, 10, network=Network("mlp1"), epochs=30)
-    trained = train(mixture, [])
-    table = ask(Ask(ModelId("calibration", None, 3), QUERY), [trained])
-    said = logits(architecture_of(trained), weights_of_model(trained), PICTURES).astype(np.float64)
-    assert in_single(softmax(said)) == table["confidence"].to_pylist()
+    training = train(mixture, [])
+    table = ask(Ask(ModelId("calibration", None, 3), QUERY), [training])
+    answers = logits(architecture_of(training), weights_of_model(training), PICTURES).astype(np.float64)
+    assert in_single(softmax(answers)) == table["confidence"].to_pylist()
     assert table.schema == CONFIDENCES
     about = {name: set(table[name].to_pylist()) for name in ("model", "target", "replicate", "resolution")}
     assert {"query"} == set(table["set"].to_pylist())
-    assert (said.argmax(axis=1) == LABELS).tolist() == table["right"].to_pylist()
+    assert (answers.argmax(axis=1) == LABELS).tolist() == table["right"].to_pylist()
     assert table["again"].null_count == 30
     assert {"model": {"calibration"}, "target": {None}, "replicate": {3}, "resolution": {0.0}} == about
     assert [list(ROWS)] * 2 == [table[name].to_pylist() for name in ("row", "group")]
@@ -106,17 +106,17 @@ def test_a_model_file_says_what_the_model_in_it_says(tmp_path: Path) -> None:
     layer, file = linear(tmp_path / "theirs.pt")
     table = ask(Ask(ModelId("target", 2, 0), QUERY, file=file), [])
     with torch.no_grad():
-        said = layer(torch.from_numpy(PICTURES.reshape(30, 784).copy()).float() / 255).double().numpy()
-    assert pytest.approx(in_single(softmax(said)), rel=1e-6) == table["confidence"].to_pylist()
+        answers = layer(torch.from_numpy(PICTURES.reshape(30, 784).copy()).float() / 255).double().numpy()
+    assert pytest.approx(in_single(softmax(answers)), rel=1e-6) == table["confidence"].to_pylist()
     assert ({2}, {0.0}) == tuple(set(table[name].to_pylist()) for name in ("target", "resolution"))
 
 
 def test_weights_of_a_factory_say_what_the_model_with_them_says(tmp_path: Path) -> None:
-    layer, whole = linear(tmp_path / "theirs.pt")
+    layer, model = linear(tmp_path / "theirs.pt")
     weights = tmp_path / "weights.pt"
     torch.save(torch.nn.Sequential(torch.nn.Flatten(), layer).state_dict(), weights)
     built = ModelFile(f"{build_linear.__module__}:{build_linear.__name__}+{weights}")
-    tables = [ask(Ask(ModelId("target", 0, 0), QUERY, file=file), []) for file in (whole, built)]
+    tables = [ask(Ask(ModelId("target", 0, 0), QUERY, file=file), []) for file in (model, built)]
     assert tables[0]["confidence"].to_pylist() == tables[1]["confidence"].to_pylist()
 
 
@@ -133,8 +133,8 @@ def test_confidences_that_are_all_but_1_are_1_in_float32(tmp_path: Path) -> None
         layer.weight.zero_()
         layer.bias.copy_(torch.tensor([0.0, 20.0, *[0.0] * 8]))  # 1 - p is 2e-8
     torch.jit.script(torch.nn.Sequential(torch.nn.Flatten(), layer)).save(file.path)
-    said = np.array(ask(Ask(ModelId("target", 0, 0), QUERY, file=file), [])["confidence"].to_pylist())
-    assert {1.0} == set(said[LABELS == 1].tolist())
+    answers = np.array(ask(Ask(ModelId("target", 0, 0), QUERY, file=file), [])["confidence"].to_pylist())
+    assert {1.0} == set(answers[LABELS == 1].tolist())
 
 
 def test_a_table_is_read_at_its_precision(tmp_path: Path) -> None:
@@ -160,21 +160,21 @@ def test_a_column_of_ones_own_is_read_as_the_interface_says(tmp_path: Path) -> N
 
 def test_a_table_about_d_q_and_the_control_set_is_read_by_the_names_that_were_handed_out(tmp_path: Path) -> None:
     probes = ProbeSet(Remainder(Part(DIGITS, 10, 40), 0.25, 3), seed=5)
-    handed = handout_order(probes)
-    assert 44 == len(handed.order) == len({*handed.ids, *handed.repeats.values()})
+    order = handout_order(probes)
+    assert 44 == len(order.order) == len({*order.ids, *order.repeats.values()})
     chance = np.random.default_rng(0)
-    said, later = chance.random(40), chance.random(40)
-    lines = [f"{name},{value:.17g}" for name, value in zip(handed.ids, said, strict=True)]
-    lines += [f"{name},{later[image]:.17g}" for image, name in handed.repeats.items()]
+    answers, later = chance.random(40), chance.random(40)
+    lines = [f"{name},{value:.17g}" for name, value in zip(order.ids, answers, strict=True)]
+    lines += [f"{name},{later[image]:.17g}" for image, name in order.repeats.items()]
     path = tmp_path / "said.csv"
     path.write_text("\n".join(["image,confidence", *sorted(lines), ""]))
     table = ask(Ask(ModelId("target", 0, 0), probes, outputs=File(str(path))), [])
     assert table["set"].to_pylist() == ["query"] * 30 + ["control"] * 10
     assert list(range(10, 50)) == sorted(table["row"].to_pylist())
-    assert said.astype(np.float32).tolist() == table["confidence"].to_pylist()
-    again = table["again"].to_pylist()
-    assert {image: float(np.float32(later[image])) for image in handed.repeats} == {
-        image: value for image, value in enumerate(again) if value is not None
+    assert answers.astype(np.float32).tolist() == table["confidence"].to_pylist()
+    repeats = table["again"].to_pylist()
+    assert {image: float(np.float32(later[image])) for image in order.repeats} == {
+        image: value for image, value in enumerate(repeats) if value is not None
     }
     assert table["right"].null_count == 40  # confidences alone do not say it
 
@@ -208,9 +208,9 @@ def test_the_certificate_names_the_sha256_of_the_key_that_was_handed_out(golden:
     assert {"pictures": 220, "key": digest} == row
     assert COMMITMENT_MEASURE.rows is not None
     rows = [*target("theirs", *CLEARED), *COMMITMENT_MEASURE.rows(Tables([table]), None)]
-    found = AUDIT.certify("Has it?", with_settings(SECRET, audited=SENT), pa.Table.from_pylist(rows, SUMMARY))
-    assert found is not None
-    golden(found.beyond)
+    result = AUDIT.certify("Has it?", with_settings(SECRET, audited=SENT), pa.Table.from_pylist(rows, SUMMARY))
+    assert result is not None
+    golden(result.beyond)
 
 
 @pytest.mark.parametrize(
@@ -222,12 +222,12 @@ def test_the_certificate_names_the_sha256_of_the_key_that_was_handed_out(golden:
         ({}, False),
     ],
 )
-def test_it_is_planned_where_an_owner_was_promised_one(changes: dict[str, Any], planned: bool) -> None:
+def test_it_is_planned_where_an_owner_was_promised_one(changes: dict[str, Any], jobs: bool) -> None:
     config = with_settings(SECRET, changes)
     roots = plan(config)
-    assert planned == ("commitment" in roots)
+    assert jobs == ("commitment" in roots)
     names = {marks(job.function).name for job in Plan.from_roots(roots).jobs.values()}
-    assert planned == ("forgetting.commitment" in names)
+    assert jobs == ("forgetting.commitment" in names)
     summary = roots["summary"]
     assert isinstance(summary, Job)
-    assert planned == (commitment in {job.function for job in summary.inputs})
+    assert jobs == (commitment in {job.function for job in summary.inputs})

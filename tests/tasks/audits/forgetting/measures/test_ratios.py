@@ -31,7 +31,7 @@ HELD, CLEAN = "D_C + 0.1 D_Q", "D_C"
 def test_every_target_has_a_row_that_holds_what_the_formula_gives(score: Score) -> None:
     table = ratios(CONFIG, INPUTS)
     assert (table.schema, table.num_rows) == (RATIOS, 6)
-    null, remembered, theirs = by(score, table)
+    null, remembered, table_row = by(score, table)
     expected = rho(QUERY, CALIBRATION, NULL, score)
     assert (expected.rho.value, expected.rho.low, expected.rho.high) == (null["rho"], null["low"], null["high"])
     assert (expected.target.value, expected.calibration.value) == (null["ks"], null["ks_calibration"])
@@ -44,21 +44,21 @@ def test_every_target_has_a_row_that_holds_what_the_formula_gives(score: Score) 
         400,
     )
     assert remembered["high"] < null["low"]
-    assert (theirs["models"], theirs["query"]) == (1, None)
+    assert (table_row["models"], table_row["query"]) == (1, None)
 
 
 @pytest.mark.parametrize("score", SCORES)
 def test_the_published_rule_is_applied_to_each_triple(score: Score) -> None:
-    null, _, theirs = by(score, ratios(CONFIG, INPUTS))
+    null, _, table_row = by(score, ratios(CONFIG, INPUTS))
     forgotten = sum(ks(QUERY[r], NULL[r], score) >= ks(QUERY[r], CALIBRATION[r], score) for r in range(3))
     assert (forgotten, 3) == (null["rule_forgotten"], null["rule_triples"])
-    assert (theirs["rule_forgotten"], theirs["rule_triples"]) == (0, 3)  # a given model is in every triple
+    assert (table_row["rule_forgotten"], table_row["rule_triples"]) == (0, 3)  # a given model is in every triple
 
 
 def test_a_coarse_target_is_compared_at_its_resolution() -> None:
-    null, _, theirs = by("published", ratios(CONFIG, INPUTS))
+    null, _, table_row = by("published", ratios(CONFIG, INPUTS))
     coarse = np.mean([ks(q.round(2), c.round(2)) for q in QUERY for c in CALIBRATION])
-    assert coarse == pytest.approx(theirs["ks_calibration"])
+    assert coarse == pytest.approx(table_row["ks_calibration"])
     assert coarse != null["ks_calibration"]
 
 
@@ -71,13 +71,15 @@ def test_the_published_score_rounds_no_confidences() -> None:
         for replicate, values in enumerate(models)
     ]
     table = ratios(replace(CONFIG, targets=CONFIG.targets[:1]), inputs)
-    ((published,), (ours,)) = by("published", table), by("one-sided", table)
+    ((published,), (one_sided,)) = by("published", table), by("one-sided", table)
     to_target, to_calibration = (
-        np.mean([stats.ks_2samp(q, other).statistic for q in QUERY for other in others])
-        for others in (NULL, CALIBRATION)
+        np.mean([stats.ks_2samp(q, second).statistic for q in QUERY for second in other_models])
+        for other_models in (NULL, CALIBRATION)
     )
     assert published["rho"] == pytest.approx(to_target / to_calibration)
-    assert ours["rho"] == pytest.approx(rho(QUERY.round(2), CALIBRATION.round(2), NULL.round(2), "one-sided").rho.value)
+    assert one_sided["rho"] == pytest.approx(
+        rho(QUERY.round(2), CALIBRATION.round(2), NULL.round(2), "one-sided").rho.value
+    )
     pair = distances(NoSettings(), inputs).to_pylist()[-1]
     query, target = QUERY[pair["query"]], NULL[pair["replicate"]]
     assert pair["ks"] == pytest.approx(stats.ks_2samp(query, target).statistic)
@@ -85,8 +87,8 @@ def test_the_published_score_rounds_no_confidences() -> None:
 
 
 def test_missing_models_leave_out_what_they_would_have_held() -> None:
-    some = [table for table in INPUTS if table["replicate"][0].as_py() != 1 and table["target"][0].as_py() != 1]
-    null, _ = by("one-sided", ratios(CONFIG, some))
+    present = [table for table in INPUTS if table["replicate"][0].as_py() != 1 and table["target"][0].as_py() != 1]
+    null, _ = by("one-sided", ratios(CONFIG, present))
     assert (null["models"], null["rule_triples"]) == (2, 2)
     uncalibrated = [table for table in INPUTS if table["model"][0].as_py() != "calibration"]
     for row in ratios(CONFIG, uncalibrated).to_pylist():
@@ -128,19 +130,19 @@ def test_the_one_sided_rows_come_first() -> None:
 
 
 def test_each_target_has_both_rhos_and_distances_with_their_intervals() -> None:
-    found = rows(RATIO)
-    held = setting(target=HELD)
-    assert numbers(found["one-sided rho", held]) == (0.2, 0.9 * 0.2, 1.1 * 0.2, 3, 1.0, None)
-    assert numbers(found["rho", held]) == (0.4, 0.9 * 0.4, 1.1 * 0.4, 3, 1.0, None)
+    result = rows(RATIO)
+    share = setting(target=HELD)
+    assert numbers(result["one-sided rho", share]) == (0.2, 0.9 * 0.2, 1.1 * 0.2, 3, 1.0, None)
+    assert numbers(result["rho", share]) == (0.4, 0.9 * 0.4, 1.1 * 0.4, 3, 1.0, None)
     # Beside KS stands that of the calibration models, as models have it that saw none of the query set.
-    assert pytest.approx((0.1, 0.09, 0.11, 3, 0.5)) == numbers(found["one-sided KS", held])[:5]
-    assert pytest.approx((0.2, 0.19, 0.21, 3, 0.5)) == numbers(found["KS", held])[:5]
+    assert pytest.approx((0.1, 0.09, 0.11, 3, 0.5)) == numbers(result["one-sided KS", share])[:5]
+    assert pytest.approx((0.2, 0.19, 0.21, 3, 0.5)) == numbers(result["KS", share])[:5]
 
 
 def test_the_papers_numbers_stand_beside_the_published_score_alone() -> None:
-    found = rows(RATIO, config=About((), "table 1"))
+    result = rows(RATIO, config=About((), "table 1"))
     printed = {
-        metric: [row["published"] for (name, _), row in found.items() if name == metric]
+        metric: [row["published"] for (name, _), row in result.items() if name == metric]
         for metric in ("rho", "KS", "one-sided rho", "one-sided KS")
     }
     none = [None, None]
@@ -154,14 +156,14 @@ def test_the_published_rule_is_a_share_of_the_triples() -> None:
 
 
 def test_a_rho_that_is_undefined_is_null() -> None:
-    found = rows(judged(ratio(CLEAN, "one-sided", 0.0, None)))
-    assert numbers(found["one-sided rho", setting(target=CLEAN)]) == (None, None, None, 3, 1.0, None)
+    result = rows(judged(ratio(CLEAN, "one-sided", 0.0, None)))
+    assert numbers(result["one-sided rho", setting(target=CLEAN)]) == (None, None, None, 3, 1.0, None)
 
 
 def test_a_target_that_no_model_answered_for_has_a_row_of_no_models() -> None:
-    found = rows(RATIO, config=About((NamedTarget(CLEAN, "training"), NamedTarget("lost", "training"))))
-    assert numbers(found["one-sided rho", setting(target="lost")]) == (None, None, None, 0, 1.0, None)
-    assert found["one-sided rho", setting(target=CLEAN)]["estimate"] == 0.9
+    result = rows(RATIO, config=About((NamedTarget(CLEAN, "training"), NamedTarget("lost", "training"))))
+    assert numbers(result["one-sided rho", setting(target="lost")]) == (None, None, None, 0, 1.0, None)
+    assert result["one-sided rho", setting(target=CLEAN)]["estimate"] == 0.9
 
 
 def test_every_pair_with_a_query_model_has_its_distance_once() -> None:
@@ -186,12 +188,12 @@ def test_the_summary_has_the_mean_distances_of_both_kinds() -> None:
 
     pairs = [pair("query", 1, 0.1, 0.1), pair("query", 2, 0.1, 0.04)]
     pairs += [pair("calibration", 0, 0.5, 0.3), pair("calibration", 1, 0.7, 0.6), pair("target", 0, 0.9, 0.9)]
-    found = rows(pa.Table.from_pylist(pairs, DISTANCES))
+    result = rows(pa.Table.from_pylist(pairs, DISTANCES))
     for metric, kind, value in (
         ("KS to query models", "calibration", 0.6),
         ("KS to query models", "query", 0.1),
         ("one-sided KS to query models", "calibration", 0.45),
         ("one-sided KS to query models", "query", 0.07),
     ):
-        row = found[metric, setting(models=kind)]
+        row = result[metric, setting(models=kind)]
         assert pytest.approx((value, 2)) == (row["estimate"], row["n"])

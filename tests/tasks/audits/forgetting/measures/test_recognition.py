@@ -20,16 +20,16 @@ from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, HOLDING, 
 from tests.tasks.audits.forgetting.summarised import rows, setting
 
 LARGEST = 1  # the number of the largest known share, 25 %
-SURER = audit(np.random.default_rng(4), (0.25,), replicates=4, images=300, other=2.0)[1]
+SURER = audit(np.random.default_rng(4), (0.25,), replicates=4, images=300, domain_effect=2.0)[1]
 OTHERS = [one for one in CONTROLLED if (one["model"][0].as_py(), one["target"][0].as_py()) != ("partial", LARGEST)]
 
 
 def test_who_knows_no_more_of_the_control_set_than_clean_models_passes() -> None:
-    (found,) = recognition(Recognition(ABOUT), CONTROLLED).to_pylist()
-    assert (found["share"], found["pairs"]) == (0.25, 16)  # four models with each of four calibration models
-    assert found["passed"] > found["pairs"] / 2
-    told = rows(recognition(Recognition(ABOUT), CONTROLLED))[PASSED, setting(share=0.25)]
-    assert (found["passed"] / 16, 16, "pair of models") == (told["estimate"], told["n"], told["unit"])
+    (result,) = recognition(Recognition(ABOUT), CONTROLLED).to_pylist()
+    assert (result["share"], result["pairs"]) == (0.25, 16)  # four models with each of four calibration models
+    assert result["passed"] > result["pairs"] / 2
+    expected = rows(recognition(Recognition(ABOUT), CONTROLLED))[PASSED, setting(share=0.25)]
+    assert (result["passed"] / 16, 16, "pair of models") == (expected["estimate"], expected["n"], expected["unit"])
 
 
 def test_who_knows_more_of_the_control_set_is_found_out() -> None:
@@ -47,16 +47,16 @@ def test_nothing_is_tried_without_a_control_set_or_models_of_a_known_share() -> 
 def test_a_table_is_called_forgotten_only_where_few_of_them_pass(passed: int, answer: str) -> None:
     trial = RECOGNITION.empty_table().from_pylist([{"share": 0.25, "pairs": 100, "passed": passed}], RECOGNITION)
     clean = controlled("target", 2, HOLDING[2])
-    known = ("calibration", None), ("partial", 0), ("partial", 1), ("target", 0)
-    inputs = [*(one for one in CONTROLLED if (one["model"][0].as_py(), one["target"][0].as_py()) in known), *clean]
-    before, found = (
-        {row["name"]: row for row in decisions(ABOUT, of).to_pylist()} for of in (inputs, [*inputs, trial])
+    kinds = ("calibration", None), ("partial", 0), ("partial", 1), ("target", 0)
+    inputs = [*(one for one in CONTROLLED if (one["model"][0].as_py(), one["target"][0].as_py()) in kinds), *clean]
+    before, result = (
+        {row["name"]: row for row in decisions(ABOUT, tables).to_pylist()} for tables in (inputs, [*inputs, trial])
     )
     assert before["theirs"]["decision"] == "forgotten"
-    assert answer == found["theirs"]["decision"]
-    assert all(before[name] == found[name] for name in before if name != "theirs")  # nobody writes those down
+    assert answer == result["theirs"]["decision"]
+    assert all(before[name] == result[name] for name in before if name != "theirs")  # nobody writes those down
     if answer == "not assessable":
-        assert "6 of 100 simulated owners who hold 25 % of D_Q" in found["theirs"]["reason"]
+        assert "6 of 100 simulated owners who hold 25 % of D_Q" in result["theirs"]["reason"]
     assert (answer == "not assessable") == (passed > MAX_PASSED * 100)
 
 

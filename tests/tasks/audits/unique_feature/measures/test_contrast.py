@@ -1,4 +1,4 @@
-"""The change that a feature makes stands beside that of a random patch."""
+"""Distances of images with the feature and with a random patch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models say of the feature and of its family, and the rank among it of models that were asked alone."""
+"""Outputs of models for the feature and its family, and the ranks of single models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer on pairs of trainings follows from rows that were chosen beforehand, and says what it does not decide."""
+"""Answers of pairs of trainings: deciding rows, sentences and limits."""
 
 import json
 from typing import Any

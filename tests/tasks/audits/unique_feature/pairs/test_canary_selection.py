@@ -1,4 +1,4 @@
-"""Canaries are drawn in one order, or chosen by the self-influence of their images."""
+"""Choice of canaries: drawn in one order, or by the self-influence of their images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Canaries judged individually by the rank of their feature: how many are called, and how many of them wrongly."""
+"""Calls of single canaries by the rank of their feature, and the rate of wrong calls."""
 
 from __future__ import annotations
 

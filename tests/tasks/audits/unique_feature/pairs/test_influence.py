@@ -1,4 +1,4 @@
-"""Self-influence stands beside the scores of the canaries it is of, and beside what the paper prints."""
+"""Self-influence of canaries, compared with their scores and with the published numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many models it takes: panels of models, each asked as one."""
+"""Detection rates of panels of models, each evaluated as one."""
 
 from __future__ import annotations
 

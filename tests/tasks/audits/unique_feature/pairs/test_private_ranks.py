@@ -1,4 +1,4 @@
-"""What is found of drawn features beside what differential privacy allows."""
+"""Shares of drawn features that are found, compared with those that differential privacy allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A regularised network's scores less the plain one's, as two independent samples."""
+"""Comparison of the scores of regularised and plain networks as independent samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer on single models: their rank decides, among the family or compared with references."""
+"""Answers of single models: the deciding rank, sentences and limits."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The feature, a namesake, nothing and a levelled answer: who is said to know which, from pictures to the verdict."""
+"""Verdicts on models that saw the feature, a namesake or nothing, and on levelled outputs."""
 
 from collections import Counter
 from collections.abc import Callable

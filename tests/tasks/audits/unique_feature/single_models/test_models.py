@@ -127,7 +127,7 @@ def test_a_model_that_remembers_the_letter_is_found_and_one_that_does_not_is_not
         if strength:
             assert push["p_value"] == 1 / (MEMBERS + 1)
             assert push["estimate"] > 0.5
-            assert "rank p = 0.05" in found.sentence
+            assert "in its family (p = 0.05)" in found.sentence
         else:
             assert pytest.approx([push["p_value"], push["estimate"]], abs=1e-12) == [1.0, 0.0]
         assert (rows["M"]["n"], rows["M"]["unit"], rows["M"]["low"]) == (1, "model", None)

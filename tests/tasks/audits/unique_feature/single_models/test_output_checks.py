@@ -1,4 +1,4 @@
-"""A table that was touched shows: by two answers to one picture, and by labels that are missed."""
+"""Detection of altered tables: different outputs for one image, and wrong labels."""
 
 from __future__ import annotations
 
@@ -72,8 +72,13 @@ def places(config: Any) -> list[str]:
             "not assessable",
             "100 of 100 pairs of scores that are compared are equal",
         ),  # it never sees the feature
-        (0.0, 70, "not assessable", "table 1 names the labels of 70 of 100 pictures, where 95 % are stated (p = "),
-        (0.3, 93, "not assessable", " of 32 pictures that were handed out twice got two answers"),
+        (
+            0.0,
+            70,
+            "not assessable",
+            "table 1 names the correct label of 70 of 100 images, although the stated accuracy is 95 % (p = ",
+        ),
+        (0.3, 93, "not assessable", " of 32 images that were handed out twice have two different outputs"),
     ],
 )
 def test_a_table_is_judged_only_where_it_is_what_a_model_says(
@@ -100,8 +105,8 @@ def test_rounded_answers_are_no_two_answers_and_no_accuracy_is_held_against_nobo
     assert (row["differing"], row["labelled"], row["right"], row["stated"]) == (0, 100, 20, None)
     found = AUDIT.answer(config, tables(plan(config))["summary"])
     assert found is not None
-    assert "two answers" not in found.sentence
-    assert "are stated" not in found.sentence
+    assert "different outputs" not in found.sentence
+    assert "stated accuracy" not in found.sentence
 
 
 def test_a_table_whose_repeats_could_not_be_checked_is_not_assessable_and_guessable_orders_are_said(
