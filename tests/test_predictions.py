@@ -138,5 +138,5 @@ def test_missing_folder_and_short_secret_are_refused(engram: Here) -> None:
     (engram.folder / "predictions").mkdir()
     (engram.folder / "predictions" / "any.json").write_text("{}")
     refused = engram(*GIVEN, "secret=short", code=2).stderr
-    assert "secret has 5 characters; it must have at least 16" in refused
+    assert "secret has 5 characters; expected at least 16" in refused
     assert len(refusals(refused)) == 1
