@@ -97,7 +97,7 @@ def test_sweep_has_one_row_per_cell(swept: Run, drawn_sweep: Path, browser: Brow
     assert answers == [text.strip() for text in badges]
     said = page.evaluate("document.querySelector('.certificate').textContent")
     assert said.count("Is a feature that occurs in one single training image memorised?") == 1
-    assert said.count("Not detected is not safe") == 1  # limits of all cells appear once
+    assert said.count("Not detected does not mean safe") == 1  # limits of all cells appear once
 
 
 def cells(store: Store, count: int) -> Run:
