@@ -318,7 +318,7 @@ class Phases:
         self.events[event["event"]] += 1
         if event["event"] == "planned":
             self.enter("drive")
-        elif event["event"] == "step" and event["step"] == "checking what is stored":
+        elif event["event"] == "step" and event["step"] == "checking stored results":
             self.enter("verify, report")
 
     def enter(self, phase: str) -> None:

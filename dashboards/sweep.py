@@ -100,7 +100,7 @@ def _varied_settings(cells: Sequence[Run]) -> list[Setting]:
     names: dict[str, None] = {}
     for setting in settings:
         names |= dict.fromkeys(setting)
-    completed = []
+    completed: list[Setting] = []
     for cell, setting in zip(cells, settings, strict=True):
         config = cell.about.get("config")
         completed.append({name: setting.get(name, config_value(config, name)) for name in names})

@@ -1,4 +1,4 @@
-"""Audits whether neural networks memorise their training data.
+"""Tests whether neural networks memorise their training data.
 
     import engram
 
@@ -11,12 +11,12 @@
     engram.search("unique_feature", preset="quickstart", over={"dropout": [True, False]}).verdict.setting
     print(engram.audit(model, (member_images, member_labels), (other_images, other_labels)))  # a quick look at a model
 
-Every error that the command line would tell in one line is an `engram.EngramError`; what cannot be asked for is an
-`engram.SpecError`, which is one. A program of yours may have modules called `tasks`, `orchestrator` or `dashboards`:
-where it imports `engram`, these names are Engram's in its process.
+Every error that the command line reports in one line is an `engram.EngramError`; its subclass `engram.SpecError` marks
+wrong arguments. Your program may have its own modules called `tasks`, `orchestrator` or `dashboards`: in a process that
+imports `engram`, these names refer to Engram's packages.
 """
 
-from engram import own_packages as own_packages  # before the next line, which may not find a user's own module
+from engram import own_packages as own_packages  # before the next line, which must not import a user's module
 from orchestrator import EngramError, SpecError, audits, plan, run, search
 from orchestrator import open as open
 from orchestrator.errors import short_traceback
@@ -24,5 +24,5 @@ from tasks.external import split_audit
 
 audit = short_traceback(split_audit.audit)
 
-# Not `open`: `import *` is not to hide Python's.
+# Without `open`, so that `import *` does not hide Python's.
 __all__ = ["EngramError", "SpecError", "audit", "audits", "plan", "run", "search"]

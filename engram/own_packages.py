@@ -1,4 +1,4 @@
-"""Makes `orchestrator`, `tasks` and `dashboards` Engram's in this process, whatever comes first on the path."""
+"""Makes `orchestrator`, `tasks` and `dashboards` refer to Engram's packages, even if others come first on the path."""
 
 from __future__ import annotations
 

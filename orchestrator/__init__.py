@@ -1,4 +1,4 @@
-"""Decides whether, when and where jobs run. Knows no audit by name.
+"""Decides whether, when and where jobs run, independently of particular audits.
 
 import orchestrator
 run = orchestrator.run("unique_feature", preset="smoke", canaries=4)
@@ -7,7 +7,7 @@ run.summary.to_pandas()
 orchestrator.open(run.run).figure("estimates")
 best = orchestrator.search("unique_feature", preset="quickstart", over={"dropout": [True, False]}).verdict.setting
 
-Every error that the command line would tell in one line is an `orchestrator.EngramError`.
+Every error that the command line reports in one line is an `orchestrator.EngramError`.
 """
 
 from orchestrator import own_packages
@@ -18,5 +18,5 @@ from orchestrator.errors import EngramError, SpecError  # noqa: E402
 from orchestrator.python_calls import audits, plan, run, search  # noqa: E402
 from orchestrator.python_calls import open as open  # noqa: E402
 
-# Not `open`: `import *` is not to hide Python's.
+# Without `open`, so that `import *` does not hide Python's.
 __all__ = ["EngramError", "SpecError", "audits", "plan", "run", "search"]

@@ -23,21 +23,21 @@ from orchestrator.quantities import format_size
 from orchestrator.spec.specification import PLACES, host_and_port
 from tasks.contract.extras import COMMON, EVERY_RUN, EXTRAS, install_command
 
-CORE = ("numpy", "pyarrow", "pyyaml", "typer", "rich")  # what every installation has
+CORE = ("numpy", "pyarrow", "pyyaml", "typer", "rich")  # packages of every installation
 FAISS = ("faiss-gpu", "faiss-cpu")
 ROOM = 1_000_000_000  # bytes free in the store below which a run may have to pause
-SHM = 500_000_000  # bytes in /dev/shm below which Ray keeps its objects on the disk
+SHM = 500_000_000  # bytes in /dev/shm below which Ray stores its objects on disk
 PROBE = 3.0  # seconds to reach an address in
 TLS_FILES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 
 
 @dataclass(frozen=True)
 class Port:
-    """A port that Ray or MLflow listens on, by its usual number; None where the system chooses one."""
+    """A port that Ray or MLflow listens on, by its usual number; None if the system chooses one."""
 
     number: int | None
     use: str
-    asks: bool  # for the token, where Ray has one
+    asks: bool  # requires the token, if Ray has one
 
 
 PORTS = (
@@ -50,7 +50,7 @@ PORTS = (
     Port(None, "Ray's metrics (each node; --metrics-export-port)", False),
     Port(44217, "metrics of Ray's autoscaler (head)", False),
     Port(44227, "metrics of Ray's dashboard (head)", False),
-    Port(5000, "engram ui: MLflow, on 127.0.0.1 alone", False),
+    Port(5000, "engram ui: MLflow, on 127.0.0.1 only", False),
 )
 
 
@@ -94,11 +94,11 @@ def _packages() -> Iterator[MachineCheck]:
         ok = False if extra in EVERY_RUN else None
         yield _package(extra.package, ok, f"not installed; needed for {extra.purpose}", install_command([extra]))
     faiss = next((name for name in FAISS if _version(name)), FAISS[0])
-    yield _package(faiss, None, "not installed; nearest neighbours then go by torch", f"pip install {FAISS[1]}")
+    yield _package(faiss, None, "not installed; nearest neighbours use torch instead", f"pip install {FAISS[1]}")
 
 
 def _package(name: str, ok: bool | None, absent: str, advice: str) -> MachineCheck:
-    """The version of a package; where there is none, `ok` with what is said of its absence."""
+    """The version of a package; `ok`, `absent` and `advice` apply if it is not installed."""
     version = _version(name)
     return MachineCheck(name, ok, absent, advice) if version is None else MachineCheck(name, True, version)
 
@@ -111,7 +111,7 @@ def _audits() -> Iterator[MachineCheck]:
         try:
             sound.append(audits.find(name).name)
         except EngramError as error:
-            yield MachineCheck("audit", False, str(error), "mend or uninstall the package that offers it")
+            yield MachineCheck("audit", False, str(error), "fix or uninstall the package that offers it")
     yield MachineCheck("audits", bool(sound), ", ".join(sound) or "none")
 
 
@@ -129,7 +129,7 @@ def _gpus() -> Iterator[MachineCheck]:
     output = _output(asked, 20)
     if not output:
         yield MachineCheck(
-            "gpu", None, "nvidia-smi is there, and finds no GPU", "check the driver (nvidia-smi says why)"
+            "gpu", None, "nvidia-smi is installed but finds no GPU", "check the driver (nvidia-smi shows the error)"
         )
         return
     for line in output.splitlines():
@@ -145,7 +145,7 @@ def _gpus() -> Iterator[MachineCheck]:
 
 def _ray(address: str | None) -> Iterator[MachineCheck]:
     if address == "none":
-        yield MachineCheck("ray cluster", True, "not used: with address none all runs in one process")
+        yield MachineCheck("ray cluster", True, "not used: with address none, everything runs in one process")
         return
     if address and address not in PLACES:
         try:
@@ -161,7 +161,7 @@ def _ray(address: str | None) -> Iterator[MachineCheck]:
     shm = Path("/dev/shm")
     if shm.is_dir():
         free = shutil.disk_usage(shm).free
-        slow = "" if free > SHM else "in a container give --shm-size=1g"
+        slow = "" if free > SHM else "start the container with --shm-size=1g"
         yield MachineCheck("ray memory", True if free > SHM else None, f"{format_size(free)} free in /dev/shm", slow)
     try:
         session = session_folder()
@@ -171,7 +171,7 @@ def _ray(address: str | None) -> Iterator[MachineCheck]:
     good = os.access(next(path for path in (session, *session.parents) if path.exists()), os.W_OK)
     if not good:
         yield MachineCheck(
-            "ray session", False, f"{session} cannot be written", "set RAY_TMPDIR to a short path that can be"
+            "ray session", False, f"{session} cannot be written", "set RAY_TMPDIR to a short path that is writable"
         )
     else:
         yield MachineCheck("ray session", True, str(session))
@@ -180,22 +180,22 @@ def _ray(address: str | None) -> Iterator[MachineCheck]:
 def _token() -> MachineCheck:
     if os.environ.get("RAY_AUTH_MODE") == "token":
         return MachineCheck("ray token", True, "RAY_AUTH_MODE=token")
-    advice = "set RAY_AUTH_MODE=token on each node and here: whoever reaches a cluster without runs what he likes on it"
+    advice = "set RAY_AUTH_MODE=token on each node and here: otherwise anyone who reaches the cluster can run code"
     return MachineCheck("ray token", None, "RAY_AUTH_MODE is not token", advice)
 
 
 def _tls() -> MachineCheck:
     if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
-        return MachineCheck("ray tls", True, "off; docs/clusters.md says how nodes encrypt what they exchange")
+        return MachineCheck("ray tls", True, "off; docs/clusters.md explains how to encrypt traffic between nodes")
     absent = [name for name in TLS_FILES if not os.access(os.environ.get(name, ""), os.R_OK)]
-    advice = "each names a file that can be read" if absent else ""
+    advice = "set each to a readable file" if absent else ""
     return MachineCheck("ray tls", not absent, f"on, without {', '.join(absent)}" if absent else "on", advice)
 
 
 def _ports() -> Iterator[MachineCheck]:
-    """The ports that are listened on: whether each asks for a token, and whether it is taken on this machine."""
+    """The ports in use by Ray and MLflow: whether each requires a token, and whether it is taken on this machine."""
     for port in PORTS:
-        asks = "asks for Ray's token" if port.asks else "answers without a token"
+        asks = "requires Ray's token" if port.asks else "answers without a token"
         taken = port.number is not None and _reaches("127.0.0.1", port.number)
         found = f"{port.use}; {asks}{'; in use here' if taken else ''}"
         yield MachineCheck(f"port {port.number or 'any'}", True, found)
@@ -208,20 +208,20 @@ def _store(location: str) -> MachineCheck:
     try:
         path = (local_path(location) or path).absolute()
         near = next(folder for folder in (path, *path.parents) if folder.exists())
-        results = "not made yet"
+        results = "not created yet"
         if path.exists() and any(path.iterdir()):
             results = f"{len(open_store(location, create=False).keys()):,} results"
         with tempfile.TemporaryFile(dir=near) as file:
             file.write(b"\0" * 4096)
     except EngramError as error:
-        return MachineCheck("store", False, str(error), "give another place with --store or ENGRAM_STORE")
-    except (OSError, RuntimeError) as error:  # RuntimeError: the home of an unknown user
-        advice = "make room or give another place with --store or ENGRAM_STORE"
+        return MachineCheck("store", False, str(error), "give another location with --store or ENGRAM_STORE")
+    except (OSError, RuntimeError) as error:  # RuntimeError: the home directory of an unknown user
+        advice = "free some space, or give another location with --store or ENGRAM_STORE"
         return MachineCheck(
             "store", False, f"{path} cannot be written: {getattr(error, 'strerror', None) or error}", advice
         )
     free = shutil.disk_usage(near).free
-    advice = "" if free > ROOM else "make room, or give another place with --store or ENGRAM_STORE"
+    advice = "" if free > ROOM else "free some space, or give another location with --store or ENGRAM_STORE"
     return MachineCheck(
         "store", True if free > ROOM else None, f"{path}: {results}, writable, {format_size(free)} free", advice
     )
@@ -239,27 +239,27 @@ def _tracking(location: str, uri: str | None) -> MachineCheck:
         if uri is None:
             folder = local_path(location)
             if folder is None:
-                return MachineCheck("tracking", None, "off: a bucket holds no database", "set MLFLOW_TRACKING_URI")
+                return MachineCheck("tracking", None, "off: a bucket cannot hold it", "set MLFLOW_TRACKING_URI")
             uri = sqlite_uri(folder.absolute() / FOLDER / DATABASE)
         uri = absolute_uri(uri)
     except EngramError as error:
-        return MachineCheck("tracking", False, str(error), "mend MLFLOW_TRACKING_URI")
+        return MachineCheck("tracking", False, str(error), "correct MLFLOW_TRACKING_URI")
     if uri.startswith(("http://", "https://")):
         shown = Target(uri).public_uri
         reached = _answers(f"{shown.rstrip('/')}/health")
-        advice = "" if reached else "start it, or name another one by MLFLOW_TRACKING_URI; runs go on without"
+        advice = "" if reached else "start it, or set MLFLOW_TRACKING_URI to another one; runs continue without it"
         return MachineCheck(
-            "tracking", True if reached else None, f"{shown} {'answers' if reached else 'is away'}", advice
+            "tracking", True if reached else None, f"{shown} {'answers' if reached else 'does not answer'}", advice
         )
     path = sqlite_path(uri)
     if path is not None:
         near = next(folder for folder in (path, *path.parents) if os.path.exists(folder))
         if not os.access(near, os.W_OK):
             return MachineCheck(
-                "tracking", None, f"{path} cannot be written", "name another place by MLFLOW_TRACKING_URI"
+                "tracking", None, f"{path} cannot be written", "set MLFLOW_TRACKING_URI to another location"
             )
-        return MachineCheck("tracking", True, f"{path}{'' if os.path.exists(path) else ', not made yet'}")
-    return MachineCheck("tracking", True, f"by {uri.partition(':')[0]}, not looked at")
+        return MachineCheck("tracking", True, f"{path}{'' if os.path.exists(path) else ', not created yet'}")
+    return MachineCheck("tracking", True, f"{uri.partition(':')[0]}, not checked")
 
 
 def _answers(url: str) -> bool:
@@ -277,13 +277,13 @@ def _bucket(location: str) -> MachineCheck:
 
     try:
         there = is_there(location)
-        results = f"{len(open_store(location, create=False).keys()):,} results" if there else "not made yet"
+        results = f"{len(open_store(location, create=False).keys()):,} results" if there else "not created yet"
         bucket = Bucket(location)
         trial = f"tmp/doctor-{os.getpid()}"
         bucket.put(trial, b"whether this can be written")
         bucket.delete(trial)
     except EngramError as error:
-        return MachineCheck("store", False, str(error), "give another place with --store or ENGRAM_STORE")
+        return MachineCheck("store", False, str(error), "give another location with --store or ENGRAM_STORE")
     return MachineCheck("store", True, f"{bucket.location}: {results}, writable")
 
 

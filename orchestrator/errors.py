@@ -1,4 +1,4 @@
-"""Errors outside of tasks, each with the exit code of the command that it ends."""
+"""Errors outside of tasks, and the exit codes of the commands that they end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
-    """The function for callers in Python: its EngramErrors come with this frame of ours, and not those below it."""
+    """Wrap a function for Python callers: the traceback of an EngramError shows this frame but none below it."""
 
     @wraps(function)
     def wrapper(*arguments: P.args, **named: P.kwargs) -> T:
@@ -32,8 +32,8 @@ class EngramError(Exception):
 
 
 def missing_package(error: ModuleNotFoundError) -> EngramError | None:
-    """The error that names the extra to install; None where no extra installs the module that was not found."""
-    from tasks.contract.extras import (  # where this module is imported, `tasks` may be the user's
+    """The error that names the extra to install; None if no extra contains the missing module."""
+    from tasks.contract.extras import (  # while this module is imported, `tasks` may be the user's
         describe_missing,
         extra_behind,
     )
@@ -61,11 +61,11 @@ class Absent(StoreError):
 
 
 class Damaged(StoreError):
-    """A result's bytes are not as they were written. It has been set aside."""
+    """A result's bytes differ from those written. It has been set aside."""
 
 
 class Unreadable(StoreError):
-    """A result exists but cannot be read for now, so whether it is sound is unknown."""
+    """A result exists but cannot be read at present, so it may or may not be intact."""
 
 
 class Held(EngramError):

@@ -1,4 +1,4 @@
-"""The guide from a situation to a specification: which audit answers, what it has to know, and the commented file."""
+"""The guide from a situation to a specification: the audit, its questions to the user, and the commented file."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ WIDTH = 100  # columns of the file
 
 @dataclass(frozen=True)
 class Guide:
-    """A situation, and the audit that is asked in it."""
+    """A situation and the audit for it."""
 
     audit: str
     situation: Situation
 
     def base_config(self) -> Any:
-        """The config that the situation's fields and the answers are set in."""
+        """The config that the situation's fields and the answers modify."""
         audit = audits.find(self.audit).audit
         return audit.config() if self.situation.preset is None else audit.cells(self.situation.preset)[0]
 
 
 def find_guide(have: str, fear: str) -> Guide:
-    """The audit for this situation. Raises SpecError, naming what is allowed, where none answers in it."""
+    """The audit for this situation. Raises SpecError with the allowed values if there is none."""
     chosen = _guides()
     if have not in HAVE:
         raise SpecError(f"have is {have!r}; allowed: {', '.join(HAVE)}{nearest(have, HAVE)}")
@@ -53,12 +53,12 @@ def find_guide(have: str, fear: str) -> Guide:
 
 
 def fears_with(have: Have) -> dict[str, str]:
-    """What may be feared of somebody who has this, in words."""
+    """The fears that an audit exists for, given what the user has: name -> description."""
     return {fear: words for fear, words in FEAR.items() if (have, fear) in _guides()}
 
 
 def _guides() -> dict[tuple[Have, Fear], Guide]:
-    """The audit for each situation; the first by name where there are several."""
+    """The audit for each situation; the first by name if there are several."""
     found: dict[tuple[Have, Fear], Guide] = {}
     for name in audits.names():
         registered = audits.find_installed(name)  # another package's error must not hide our audits
@@ -68,20 +68,20 @@ def _guides() -> dict[tuple[Have, Fear], Guide]:
 
 
 def with_full_names(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
-    """The answers by the full paths of their fields, which may be given by short names."""
+    """The answers by the full paths of their fields; short names are expanded."""
     paths, _ = find_paths(guide.base_config(), {**guide.situation.sets, **answers})
     return {paths[name]: answer for name, answer in answers.items()}
 
 
 def check_answer(guide: Guide, asked: Asked, answer: str) -> None:
-    """Check one answer by itself: its type, its range, and whether the file or data set that it names exists.
+    """Check one answer alone: its type, its range, and whether the file or data set that it names exists.
 
-    `_build_config` checks what several answers must fulfil together. Raises SpecError or EngramError, in one line.
+    `_build_config` checks conditions on several answers. Raises SpecError or EngramError.
     """
     if not answer:
         if asked.optional:
             return
-        raise SpecError(f"{asked.field} is empty; it must be given, as {asked.example}")
+        raise SpecError(f"{asked.field} is empty; give a value, such as {asked.example}")
     value = read_field(type(guide.base_config()), asked.field, answer)
     for _, part in walk(value):
         if isinstance(part, Dataset | Pinnable):
@@ -115,9 +115,9 @@ def _collect_settings(guide: Guide, answers: Mapping[str, str]) -> dict[str, Any
 
 
 def fields_in_error(guide: Guide, answers: Mapping[str, str], message: str) -> list[Asked]:
-    """The questions whose answers an error is about; all of them if it names none.
+    """The questions whose answers an error is about; all questions if it names none.
 
-    A message that quotes a value, such as `examples is 0`, is about that field alone, whatever else it mentions.
+    A message that quotes a value, such as `examples is 0`, is about this field only, even if it mentions others.
     """
     asks = guide.situation.asks
     text = _without_paths(message, asks)
@@ -156,7 +156,7 @@ def _without_paths(message: str, asks: Iterable[Asked]) -> str:
 def document(guide: Guide, answers: Mapping[str, str], file: str) -> str:
     """The specification as YAML with a comment above each field, which `engram run` reads.
 
-    Where probes are handed out first, a secret is drawn for it if the situation has one.
+    If probes are sent to the owner first and the situation has a secret, the secret is drawn here.
     """
     situation = guide.situation
     settings = _collect_settings(guide, answers)
@@ -166,10 +166,10 @@ def document(guide: Guide, answers: Mapping[str, str], file: str) -> str:
     lines += [*_comment(f"I have: {HAVE[situation.have]}. I fear: {FEAR[situation.fear]}."), "#"]
     lines += [f"# {line}" for line in _commands(guide, answers, file)]
     if has_secret(guide, answers):
-        lines += _comment("Keep this file to yourself: its secret says which pictures are which.")
+        lines += _comment("Keep this file private: its secret identifies the images.")
     lines += ["", f"audit: {guide.audit}"]
     if situation.preset is not None:
-        lines += [f"preset: {situation.preset} # what is not set below; engram show {guide.audit} lists all"]
+        lines += [f"preset: {situation.preset} # all fields not set below; engram show {guide.audit} lists them"]
     lines += ["", "set:"]
     for line in _fields(guide, settings):
         lines.append(line)
@@ -177,7 +177,7 @@ def document(guide: Guide, answers: Mapping[str, str], file: str) -> str:
 
 
 def waits_for_table(guide: Guide, answers: Mapping[str, str]) -> bool:
-    """Whether probes have to be handed out before anything can be run."""
+    """Whether the owner has to evaluate probes before the audit can run."""
     return bool(guide.situation.table) and not answers.get(guide.situation.table)
 
 
@@ -188,7 +188,7 @@ def table_settings(situation: Situation, table: str) -> list[str]:
 
 
 def has_secret(guide: Guide, answers: Mapping[str, str]) -> bool:
-    """Whether the file holds a secret: one that was answered, or one that is drawn for it."""
+    """Whether the file contains a secret, given by the user or drawn."""
     secret = guide.situation.secret
     return bool(secret) and (waits_for_table(guide, answers) or bool(answers.get(secret)))
 
@@ -196,7 +196,7 @@ def has_secret(guide: Guide, answers: Mapping[str, str]) -> bool:
 def _commands(guide: Guide, answers: Mapping[str, str], file: str) -> Iterator[str]:
     if waits_for_table(guide, answers):
         if guide.situation.secret:
-            yield f"engram probes {file} --commit    # first, where the owner need not trust you with the draw"
+            yield f"engram probes {file} --commit    # first, if the owner wants to verify the draw"
         yield f"engram probes {file} --out probes"
         yield f"engram run {file} {' '.join(table_settings(guide.situation, '...'))}"
     else:

@@ -1,4 +1,4 @@
-"""Makes a name Engram's package in this process, whatever comes first on the path."""
+"""Makes a name refer to Engram's package in this process, even if another module comes first on the path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def load(name: str) -> None:
-    """Import Engram's package of this name, in place of another module that was imported under it."""
+    """Import Engram's package of this name; replace another module imported under this name."""
     own = ROOT / name / "__init__.py"
     loaded = sys.modules.get(name)
     if loaded is not None and Path(getattr(loaded, "__file__", None) or "").resolve() == own:

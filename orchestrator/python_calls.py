@@ -1,4 +1,4 @@
-"""What Python programs call: `engram.run`, `search`, `open`, `plan` and `audits`.
+"""The Python interface: `engram.run`, `search`, `open`, `plan` and `audits`.
 
 `run`, `search` and `plan` take the options that `orchestrator.spec.options` declares as keyword arguments; any other
 keyword is a field of the audit's configuration. Their signatures name all options, for `help` and notebooks; type
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-STORE = "the place of a store, as a path or URI"
+STORE = "the path or URI of a store"
 OF_SEARCH_RUNS = {name: option for name, option in EXECUTION.items() if "search" not in option.not_of}
 OF_PLAN = {name: EXECUTION[name] for name in ("address", "all_cells", "same_code")}
 
 
 def _name_options(*groups: Mapping[str, Option]) -> Callable[[Function], Function]:
-    """Put the options into the signature of a function that takes them, with an audit's fields, as `**keywords`."""
+    """Add the options to the signature of a function that accepts them, and an audit's fields, as `**keywords`."""
 
     def sign(function: Function) -> Function:
         *parameters, keywords = inspect.signature(function).parameters.values()
@@ -46,7 +46,7 @@ def _name_options(*groups: Mapping[str, Option]) -> Callable[[Function], Functio
 
 
 def _take(options: Mapping[str, Option], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Move the values of these options out of the keywords; a text that is not given is read from its variable."""
+    """Move the values of these options out of the keywords; a missing text is read from its environment variable."""
     values = {}
     for name, option in options.items():
         value = keywords.pop(name, None)
@@ -67,18 +67,18 @@ def run(
     observe: Callable[[Mapping[str, Any]], None] | None = None,
     **keywords: Any,
 ) -> Report:
-    """Run an audit, or a YAML file, to its end.
+    """Run an audit, or a YAML file, to completion.
 
     The report has the answer as `verdict` and its numbers as the table `summary`. Stored results are reused. A field of
     the configuration is a keyword; a nested one is given as `**{"training.rate": 1e-3}`. The other keywords are the
     options of `engram run`. An option that is None keeps the value of the YAML file or, without one, its default: no
     failed job is tolerated, a report is drawn, and the user's own images are not shown.
 
-    The runs of a sweep, or of a preset of several cells, are in `cells`. Cells whose data are missing are in
+    The runs of a sweep, or of a preset with several cells, are in `cells`. Cells whose data are missing are in
     `left_out`; with `all_cells` the run is refused instead. With `same_code`, changes of the user's code are accepted
     and results of the earlier code are used.
 
-    Raises EngramError; its subclass SpecError for arguments that are not allowed.
+    Raises EngramError, or its subclass SpecError for invalid arguments.
     """
     from orchestrator.runs.lifecycle import prepare_cells, start
     from orchestrator.spec import resolve, specification
@@ -107,15 +107,15 @@ def search(
     observe: Callable[[Mapping[str, Any]], None] | None = None,
     **keywords: Any,
 ) -> Report:
-    """Search the training that memorises least for the utility that is needed; `verdict` is the recommendation.
+    """Search for the training that memorises least at the required utility; `verdict` is the recommendation.
 
-    over: the fields to vary, each with its values or with text as on the command line, `"log(1e-4..1e-2)"`. The other
+    over: the fields to vary, each with its values or a text as on the command line, `"log(1e-4..1e-2)"`. The other
     keywords are the options of `engram search` and fields of the configuration, as in `run`. An option that is None
     keeps the value of the YAML file, or its default. The same call continues a search that was stopped; with more
     `trials` the search continues from there. The tables are `trials` and `front`; the runs of the trials are in
     `cells`.
 
-    Raises EngramError; its subclass SpecError for arguments that are not allowed.
+    Raises EngramError, or its subclass SpecError for invalid arguments.
     """
     from dataclasses import replace
 
@@ -142,7 +142,7 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
     """The report of an earlier run or sweep, given its name, the beginning of it, or the path of its folder or page.
 
     `store` is the location of its store: by default the one that the path is in, else ENGRAM_STORE or ./engram-store.
-    A run that is not finished has the results available so far. Raises SpecError if there is no such run.
+    An unfinished run has the results available so far. Raises SpecError if there is no such run.
     """
     from orchestrator.inspection import status
     from orchestrator.runs.report import open_report
@@ -151,15 +151,17 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
 
     name = specification.name_or_path(run, "run", "the name of a run, or the path of its folder or page")
     location = None if store is None else specification.name_or_path(store, "store", STORE)
-    if os.sep in name or os.path.exists(name):  # which, unlike Path's, is False for what can be no path
+    if os.sep in name or os.path.exists(name):  # unlike Path.exists, False for text that cannot be a path
         place = Path(os.path.expanduser(name)).absolute()
         folder = place.parent if place.is_file() else place
         if location is None and folder.parent.name != "runs":
-            raise SpecError(f"{name} is no folder or page of a run; those lie in runs/ of a store, which may be given")
+            raise SpecError(
+                f"{name} is not a folder or page of a run; it must be in runs/ of a store, or give the store"
+            )
         name, location = folder.name, location or str(folder.parent.parent)
     location = store_location(location)
     if not is_there(location):
-        raise SpecError(f"there is no store at {location}; run something first, or give its place as store")
+        raise SpecError(f"there is no store at {location}; run an audit first, or give the location as store")
     opened = open_store(location, create=False)
     return open_report(status.find(opened, name), opened)
 
@@ -174,11 +176,11 @@ def plan(
     sweep: Mapping[str, Sequence[Any]] | None = None,
     **keywords: Any,
 ) -> dict[str, Any]:
-    """The jobs of a run, those whose results are stored, and the price of the others in seconds; starts nothing.
+    """The jobs of a run, the results already stored, and the expected time of the rest; starts nothing.
 
-    The arguments are those of `run`; the answer is that of `engram plan --json`.
+    Takes the arguments of `run`; returns the output of `engram plan --json`.
 
-    Raises EngramError; its subclass SpecError for arguments that are not allowed.
+    Raises EngramError, or its subclass SpecError for invalid arguments.
     """
     from orchestrator.inspection.preview import preview
     from orchestrator.spec import specification
@@ -189,7 +191,7 @@ def plan(
 
 @short_traceback
 def audits() -> dict[str, tuple[str, ...]]:
-    """The audits that are installed, each with the names of its presets."""
+    """The installed audits, each with the names of its presets."""
     from orchestrator.spec.audits import find, names
 
     return {name: tuple(find(name).audit.presets) for name in names()}
@@ -204,7 +206,7 @@ def _specification(
     execution: Mapping[str, Any],
     observe: object,
 ) -> Spec:
-    """The specification that the arguments of `run`, `search` and `plan` make. Raises SpecError for a wrong one."""
+    """The specification for the arguments of `run`, `search` and `plan`. Raises SpecError for an invalid one."""
     from orchestrator.spec import resolve, specification
     from orchestrator.store import given_location
 

@@ -1,8 +1,8 @@
-"""Writes `orchestrator/__init__.pyi`, in which type checkers and editors find the functions that Python programs call.
+"""Writes `orchestrator/__init__.pyi`, the signatures of the Python interface for type checkers and editors.
 
 The options of `run` and `search` are declared as data, which no type checker reads, and an audit's fields are further
 keywords. `Unpack[TypedDict]` cannot express both: mypy 2.4 refuses a keyword that the dictionary does not name, since
-it lacks `extra_items` (PEP 728). So the signatures are written out, by `python -m orchestrator.python_stub`.
+it lacks `extra_items` (PEP 728). `python -m orchestrator.python_stub` therefore writes the signatures out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values as text: numbers of things and durations, names that a terminal may be given, and JSON's types."""
+"""Values as text: counts, durations, sizes, names that are safe on a terminal, and JSON's types."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 MORE = "more "
-# Control and format characters (Cc, Cf), separators of lines and lone surrogates: a terminal obeys them, or shows what
-# follows in another order. Blanks and letters of all scripts pass.
+# Control and format characters (Cc, Cf), line separators and lone surrogates: a terminal obeys them, or shows the text
+# after them in another order. Blanks and letters of all scripts are allowed.
 INVISIBLE = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
@@ -18,15 +18,15 @@ INVISIBLE = (
 IN_LINES = re.compile(f"[{INVISIBLE}]")
 IN_A_LINE = re.compile(f"[\t\n{INVISIBLE}]")
 SURROGATES = re.compile("[\ud800-\udfff]")
-OTHER_SURROGATES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # of no byte
+OTHER_SURROGATES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # not the escape of a byte
 FORMULA = re.compile(r"[=+\-@\t\r\n]")  # OWASP, "CSV injection"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
 
 
 def format_count(number: int, thing: str) -> str:
-    """`1 training`, `12 trainings`, `12 pairs of trainings`, `12 canaries`: the first word is put into the plural.
+    """A count with its noun: `1 training`, `12 pairs of trainings`, `12 canaries`. The first word takes the plural.
 
-    `2 more jobs`: of `more job` the second.
+    In `more job` the second word does: `2 more jobs`.
     """
     if thing.startswith(MORE):
         count, _, things = format_count(number, thing.removeprefix(MORE)).partition(" ")
@@ -53,13 +53,13 @@ def format_duration(seconds: float) -> str:
 
 
 def approximate_duration(seconds: float) -> str:
-    """A duration that is only estimated, as text: 40 s, 3 min 20 s, 18 min, 2 h 5 min."""
+    """An estimated duration, rounded, as text: 40 s, 3 min 20 s, 18 min, 2 h 5 min."""
     step = 1 if seconds < 10 else 5 if seconds < 60 else 10 if seconds < 600 else 60 if seconds < 3600 else 300
     return format_duration(max(1, round(seconds / step) * step))
 
 
 def format_size(count: float) -> str:
-    """A number of bytes in the largest unit of which there is one, with three digits: 1.5 GB."""
+    """A number of bytes in the largest unit that gives at least 1, with three digits: 1.5 GB."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
@@ -68,9 +68,9 @@ def format_size(count: float) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text as it can be written in UTF-8: a byte of a file's name that is none is shown as Python escapes it.
+    """The text in valid UTF-8: invalid bytes of a file name are shown as Python escapes.
 
-    Python reads such a byte as a lone surrogate, and so each byte of an umlaut if the locale is C.
+    Python reads an invalid byte as a lone surrogate; with the locale C this includes each byte of an umlaut.
     """
     if not SURROGATES.search(text):
         return text
@@ -79,17 +79,17 @@ def encodable(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text in one line, with every character that a terminal would obey written as Python escapes it."""
+    """The text as one line; every character that a terminal would obey becomes a Python escape."""
     return IN_A_LINE.sub(_escape, encodable(text))
 
 
 def printable_lines(text: str) -> str:
-    """The same of a text of several lines, whose ends and tabs are kept."""
+    """As `printable` for a text of several lines; line ends and tabs are kept."""
     return IN_LINES.sub(_escape, encodable(text))
 
 
 def inert(text: str) -> str:
-    """The text as a cell that no spreadsheet computes: what begins a formula follows an apostrophe; numbers do not."""
+    """The text as a cell that no spreadsheet evaluates: an apostrophe precedes a formula, but not a number."""
     return f"'{text}" if FORMULA.match(text) and not NUMBER.fullmatch(text) else text
 
 
@@ -100,7 +100,7 @@ def _escape(found: re.Match[str]) -> str:
 def jsonable(value: Any, shown: Callable[[str], str] = str) -> Any:
     """The value in JSON's types: NaN and infinities become null, bytes base64, times ISO 8601.
 
-    Texts and names are passed through `shown`; what is read again must keep them.
+    Texts and names are passed through `shown`; data that are read back need the default.
     """
     if isinstance(value, float):
         return value if math.isfinite(value) else None

@@ -1,6 +1,6 @@
-"""A row of a summary to read: its numbers with as many digits as their interval supports, and its setting.
+"""Formats a row of a summary: its numbers with the digits that their interval supports, and its setting.
 
-Tables and files keep all digits. The setting is JSON of what was varied, such as `{"images": "probe"}`.
+Tables and files keep all digits. The setting is JSON of the varied fields, such as `{"images": "probe"}`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tasks.contract.summaries import blank_weak_interval, p_digits
 
 ALONE = 4  # significant digits of a number without an interval
 OF_HALF = 2  # significant digits of half the width of an interval
-PLAIN = 7  # decimals from which a number is written with an exponent
-LONGEST = 1e9  # from here on a number without an interval is written with an exponent
+PLAIN = 7  # number of decimals at which an exponent is used
+LONGEST = 1e9  # numbers without an interval from this size use an exponent
 
 
 def format_value(value: float | None, low: float | None = None, high: float | None = None) -> str:
     """The value at the precision of its interval [low, high]: two significant digits of half the interval's width.
 
-    Without an interval, or with one of no width, four significant digits. Empty for None and not-a-number.
+    Without an interval, or if its width is zero, four significant digits. Empty for None and not-a-number.
     """
     if value is None or math.isnan(value):
         return ""
@@ -60,13 +60,13 @@ def format_row_value(row: Mapping[str, Any], name: str) -> str:
 
 
 def format_row_interval(row: Mapping[str, Any]) -> str:
-    """The interval of a row of a summary; empty without one, and where its sample cannot bear it."""
+    """The interval of a row of a summary; empty without one, and if its sample is too small."""
     row = blank_weak_interval(row)
     return format_interval(row.get("low"), row.get("high"))
 
 
 def parse_setting(setting: str | None) -> dict[str, Any] | None:
-    """What was varied, empty where nothing was; None for a setting that is no JSON object."""
+    """The varied fields, empty if there are none; None for a setting that is not a JSON object."""
     try:
         found = json.loads(setting or "{}")
     except ValueError:
@@ -75,6 +75,6 @@ def parse_setting(setting: str | None) -> dict[str, Any] | None:
 
 
 def format_setting(setting: str | None, value: Callable[[Any], str] = str, equals: str = "=") -> str:
-    """The setting in a line, `images=probe, k=5`, values written by `value`; as it is if it is no JSON object."""
+    """The setting as a line, `images=probe, k=5`, with values formatted by `value`; unchanged if not a JSON object."""
     found = parse_setting(setting)
     return str(setting) if found is None else ", ".join(f"{name}{equals}{value(each)}" for name, each in found.items())

@@ -1,7 +1,7 @@
 """An SQLite file as the URI that SQLAlchemy reads, and back.
 
-SQLAlchemy decodes percent signs in the path from 2.1 on and takes it as it stands before, and a question mark begins a
-query. So a URI is only used if the installed SQLAlchemy reads it as the path that is meant.
+SQLAlchemy 2.1 and later decode percent signs in the path, earlier versions do not, and a question mark begins a query.
+A URI is therefore used only if the installed SQLAlchemy reads it as the intended path.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ SPECIAL = "?%"  # characters of a path that a URI may change
 
 
 def sqlite_uri(path: Path) -> str:
-    """The URI of an SQLite file. Raises EngramError if the installed SQLAlchemy can open no file of this path."""
+    """The URI of an SQLite file. Raises EngramError if the installed SQLAlchemy cannot open this path."""
     text = str(path)
     if not any(character in text for character in SPECIAL):
         return SCHEME + text
     for uri in (SCHEME + text, SCHEME + _quoted(path)):
         if sqlite_path(uri) == path:
             return uri
-    raise EngramError(f"{path}: the installed SQLAlchemy opens no path with a question mark; update it, or rename it")
+    raise EngramError(
+        f"{path}: the installed SQLAlchemy cannot open paths with a question mark; update it, or rename the path"
+    )
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """The file that a URI names; None if it names none, or has options after a question mark."""
+    """The file that a URI names; None without one, or if the URI has options after a question mark."""
     path = uri.removeprefix(SCHEME)
     if path == uri or "?" in path:
         return None
@@ -35,9 +37,9 @@ def sqlite_path(uri: str) -> Path | None:
 
 
 def _quoted(path: Path) -> str:
-    """The path with all percent signs and question marks as numbers, and also the slashes after the first of them.
+    """The path with percent signs and question marks encoded, and also the slashes after the first of them.
 
-    MLflow makes the folder above the last slash, undecoded: this one exists.
+    MLflow creates the folder above the last slash, undecoded; with this encoding that folder exists.
     """
     above = path
     while any(character in str(above) for character in SPECIAL):

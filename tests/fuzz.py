@@ -33,7 +33,7 @@ from tests.support.shell import Here, Said
 CODES = (0, 1, 2, 3, 130)
 LINES = 4  # on standard error, of what is refused as bad usage
 # The last two would be obeyed by a terminal.
-BAD = ("Traceback", "a fault of engram's own", "engram: unexpected", "Exception ignored", "\x1b", "\u202e")
+BAD = ("Traceback", "a bug in engram", "engram: unexpected", "Exception ignored", "\x1b", "\u202e")
 CPU_SECONDS, SECONDS = 30, 600  # after which a line hangs: busy, or waiting
 
 LONG = "x" * 300  # more than a name in a folder may have

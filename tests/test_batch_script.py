@@ -21,7 +21,7 @@ BINARIES = {
     "engram": """#!/bin/bash
 if [ "$1" = status ]; then echo '{"jobs": {"stored": 7}}'; exit; fi
 echo "toys-1: 13 jobs, 0 of them stored already" >&2
-trap 'echo "stopping: nothing more is begun" >&2; echo TERM >> "$PWD/signals"; sleep 0.2; exit 130' TERM
+trap 'echo "stopping: no new job is started" >&2; echo TERM >> "$PWD/signals"; sleep 0.2; exit 130' TERM
 echo > "$PWD/begun"
 for _ in $(seq 600); do sleep 0.1; done
 """,

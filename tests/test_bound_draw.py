@@ -67,7 +67,7 @@ def test_the_draw_of_two_parties_is_bound_and_both_can_see_it_in_the_end(tmp_pat
     assert "The analysis is bound, too" in page
     for name, value in (("calibration.examples", "500"), ("epochs", "3"), ("network", "cnn1"), ("given.columns", "a")):
         refused = provider(*given, *settings, f"{name}={value}", code=2).stderr
-        assert "the whole configuration must stay as it was committed to" in refused
+        assert "No setting may change after the commitment" in refused
     # In the end the secret is opened, and the owner computes the commitment.
     shutil.copy(provider.folder / "audit.yaml", owner.folder)
     assert commitment == owner("probes", "audit.yaml", "--commit").stdout.strip()
@@ -79,7 +79,7 @@ def test_the_draw_of_two_parties_is_bound_and_both_can_see_it_in_the_end(tmp_pat
     ("arguments", "line"),
     [
         (("forgetting", "--preset", "smoke", "--commit"), "query.control.secret is empty; it must be given"),
-        (("deja_vu", "--preset", "smoke", "--commit"), "draws nothing by a secret"),
+        (("deja_vu", "--preset", "smoke", "--commit"), "has no secret draw"),
         (
             ("relational", "--preset", "smoke", f"secret={SECRET}", "--nonce", "abc", "--out", "p"),
             "nonce has 3 characters",
@@ -90,7 +90,7 @@ def test_the_draw_of_two_parties_is_bound_and_both_can_see_it_in_the_end(tmp_pat
         ),
         (
             ("relational", "--preset", "smoke", f"secret={SECRET}", "--nonce", NONCE, "--nonce-by", "", "--out", "p"),
-            "nonce_by is ''; it must be one line",
+            "nonce_by is ''; expected one line",
         ),
         (("forgetting", "--preset", "smoke"), "--out is missing"),
         (("forgetting", "--preset", "smoke", "--nonce-by", "me", "--out", "p"), "--nonce-by is given without --nonce"),

@@ -287,7 +287,7 @@ def test_such_a_cluster_runs_an_audit_though_a_spot_machine_is_taken_away(s3: Se
     finally:
         nodes.communicate("end\n", timeout=HANGING)
     assert run.returncode == 0, err
-    assert "21 of 21 jobs stored, 21 done now, 0 failed" in out
+    assert "21 of 21 jobs stored, 21 computed now, 0 failed" in out
     assert "its node went away" in err
     numbers = (tmp_path / "computed.log").read_text().split()
     assert len(set(numbers)) == 20

@@ -126,8 +126,8 @@ class Owner(NamedTuple):
 def owner(here: Here) -> Owner:
     """A model trained on what an auditor's probes show, and asked about them as a picture's file has them."""
     said = here("probes", "forgetting", "--preset", "smoke", "scale=tiny", "--out", "probes").stdout
-    assert "132 pictures in probes, in 1 set: pictures-" in said  # a tenth of them twice
-    assert "what to know beforehand (for yourself alone): probes-split.csv\nWarning: which pictures " in said
+    assert "132 images in probes, in 1 set: pictures-" in said  # a tenth of them twice
+    assert "split of the data (keep it private): probes-split.csv\nWarning: which pictures " in said
     with (here.folder / "probes" / "images.csv").open(newline="") as file:
         names = [row["image"] for row in csv.DictReader(file)]
     pixels = np.stack([np.asarray(Image.open(here.folder / "probes" / name)) for name in names])
@@ -202,10 +202,10 @@ def test_a_model_its_probabilities_and_its_confidences_alone_are_judged_alike(he
         (("calibration.data=digits-on-photos#16x16",), 1, "all must have one shape: add #28x28, or another height x"),
         (("given.outputs=gone.csv",), 1, "there is no file "),
         (("given.models=gone.pt",), 1, "there is no file "),
-        (("given.columns=a,b",), 2, "question.audited.tables.outputs is missing; columns alone is given"),
-        (("given.bound_by=a notary",), 2, "question.audited.tables.outputs is missing; bound_by alone is given"),
+        (("given.columns=a,b",), 2, "question.audited.tables.outputs is missing; only columns is given"),
+        (("given.bound_by=a notary",), 2, "question.audited.tables.outputs is missing; only bound_by is given"),
         (("given.interface.layout=nhwc",), 2, "no model to audit: set given.models=..., or given.outputs=..."),
-        (("targets=D_C", "given.models=gone.pt"), 2, "targets is not a field of question.audited=given, and another"),
+        (("targets=D_C", "given.models=gone.pt"), 2, "targets is not a field of question.audited=given, but another"),
         (("question=examples", "epochs=3"), 2, "epochs"),
         (("measures=examples",), 2, "unknown field 'measures'"),
         (

@@ -94,7 +94,7 @@ def test_each_cell_is_a_test_case_of_its_answer_a_named_one_fails_and_none_is_an
     assert [
         ("engram.density", "seed=0", [(Failure, "memorised", "Memorised: so.")]),
         ("engram.density", "seed=1", []),
-        ("engram.density", "run-2", [(Error, "no answer: not all of its results are there", None)]),
+        ("engram.density", "run-2", [(Error, "no answer: some of its results are missing", None)]),
     ] == told
     assert [case.system_out for case in suite] == ["Memorised: so. Of this.", "Not detected: so. Of this.", None]
 
@@ -137,13 +137,13 @@ def test_without_named_answers_all_cells_pass_and_one_without_an_answer_is_an_er
     [
         (
             ("--fail-on", "memorized"),
-            "engram: --fail-on is 'memorized'; it must name answers of unique_feature, with commas: memorised, ",
+            "engram: --fail-on is 'memorized'; it must list answers of unique_feature, with commas: memorised, ",
         ),
         (
             ("--fail-on", ""),
-            "engram: --fail-on is ''; it must name answers of unique_feature, with commas: memorised, ",
+            "engram: --fail-on is ''; it must list answers of unique_feature, with commas: memorised, ",
         ),
-        (("--junit", "nowhere/out.xml"), "engram: --junit is nowhere/out.xml; the folder it is written to must exist"),
+        (("--junit", "nowhere/out.xml"), "engram: --junit nowhere/out.xml: the folder nowhere does not exist"),
     ],
 )
 def test_a_gate_that_cannot_be_is_refused_before_anything_is_computed(

@@ -186,7 +186,7 @@ def test_the_dashboard_of_a_run_asks_for_its_token_and_status_links_to_it(tmp_pa
     shell.go()
     said = "".join(run.communicate(timeout=HANGING))
     assert run.returncode == 0, said
-    token = re.search(rf"{re.escape(pages['driver'])}; it asks for the token (\w+)", said)
+    token = re.search(rf"{re.escape(pages['driver'])}; it requires the token (\w+)", said)
     assert token is not None, said
     assert "ray" not in shell.json("status")
     assert not any(token[1] in path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file())
@@ -197,4 +197,4 @@ def test_a_dashboard_is_refused_where_the_run_starts_no_cluster(tmp_path: Path, 
     (line,) = (
         Shell(tmp_path)("run", "toys", "--dashboard", "--address", address, code=2).stderr.strip().splitlines()[-1:]
     )
-    assert f"the address {address} names" in line
+    assert f"dashboard is given with address {address}" in line

@@ -221,7 +221,7 @@ def test_a_search_is_cancelled_from_another_process(engram: Shell, here: Here) -
     engram.go()
     _, said = run.communicate()
     assert run.returncode == 130, said
-    assert "not ended: cancelled by " in said
+    assert "not finished: cancelled by " in said
 
 
 def test_resume_takes_up_the_search_of_a_trial_that_was_cut_off(engram: Shell, here: Here) -> None:
@@ -273,9 +273,9 @@ def test_a_disk_that_fills_up_in_a_search_loses_nothing_and_it_goes_on_when_ther
     engram.go()
     _, said = run.communicate()
     assert run.returncode == 1, said
-    (told,) = (line for line in said.splitlines() if line.startswith("not ended: "))
+    (told,) = (line for line in said.splitlines() if line.startswith("not finished: "))
     assert "No space left on device" in told
-    assert "go on with: engram search --resume tunable-search-" in told
+    assert "continue with: engram search --resume tunable-search-" in told
     assert "Traceback" not in said
     shell = Shell(disk)
     name = told.split("--resume ")[1].split()[0]
@@ -295,7 +295,7 @@ def test_a_disk_that_fills_up_in_a_search_loses_nothing_and_it_goes_on_when_ther
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--over", "rate=0.01,0.02", "--address", "none"), "a search runs on Ray Tune"),
+        (("--over", "rate=0.01,0.02", "--address", "none"), "a search needs Ray Tune"),
         (("--over", "rat=1,2"), "did you mean 'rate'"),
         ((), "needs a field to vary"),
         (("--over", "rate=1,2", "--rungs", "two"), "rungs"),
@@ -314,9 +314,9 @@ def test_what_is_resumed_is_a_search_and_stays_what_it_was(tmp_path: Path) -> No
     here = Here(tmp_path)
     here("run", "tunable", "--address", "none")
     name = next(path.name for path in (tmp_path / "engram-store/runs").iterdir() if path.name.startswith("tunable"))
-    assert "there are no searches" in here("search", "--resume", code=2).stderr
+    assert "has no searches" in here("search", "--resume", code=2).stderr
     assert f"engram resume {name}" in here("search", "--resume", name, code=2).stderr
-    assert "that would be another search" in here("search", "--resume", "--over", "rate=1,2", code=2).stderr
+    assert "it would change the search" in here("search", "--resume", "--over", "rate=1,2", code=2).stderr
     assert "give an audit or a file" in here("search", code=2).stderr
 
 
@@ -329,7 +329,7 @@ def test_search_with_keys_of_another_format_is_not_resumed(tmp_path: Path, comma
     (trial,) = (path.name for path in runs.iterdir() if path.name.startswith("tunable"))
     Journal(runs / name).create({"audit": "tunable", "cells": [trial], "search": {}}, None)
     refused = here(*command, name, code=1).stderr
-    assert f"run {name} was planned by another version of Engram, whose keys have another format" in refused
+    assert f"run {name} was planned by a version of Engram with another key format" in refused
     assert "engram search tunable" in refused
 
 

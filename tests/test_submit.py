@@ -57,7 +57,7 @@ def test_a_run_is_handed_over_with_the_users_own_network_and_followed_from_elsew
     run = engram.start("submit", *TINY, "--store", "store", "--wait")
     said = "".join(run.communicate(timeout=HANGING))
     assert run.returncode == 0, said
-    assert f"with its results in {tmp_path / 'store'}" in said
+    assert f"its results go to {tmp_path / 'store'}" in said
     here = Here(tmp_path)
     seen = here.json("status", "--store", "store")
     assert (seen["state"], seen["jobs"]["failed"]) == ("finished", 0)
@@ -77,7 +77,7 @@ def test_a_submitted_run_is_cancelled_through_the_store(engram: Shell, server: d
     submissions = engram.python("-m", "ray.scripts.scripts", "job", "list").communicate()[0]
     assert given["submission"] in submissions
     assert "hunter4" not in submissions + _command_lines()
-    assert "has a driver already" in engram("submit", *fields, "--store", "store", code=1).stderr
+    assert "already has a driver" in engram("submit", *fields, "--store", "store", code=1).stderr
     here = Here(tmp_path)
     here("cancel", "toys", "--store", "store")
     engram.until(lambda: not list(tmp_path.glob("store/runs/*/ways/cancel.txt")))
@@ -107,21 +107,21 @@ def test_what_cannot_be_handed_over_is_one_line(engram: Shell, server: dict[str,
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("toys", "--store", "store"), 2, "which cluster? give --address http://HOST:8265"),
-        (("toys", "--address", "http://127.0.0.1:1"), 2, "which store? give --store"),
-        (("toys", "--store", "s", "--address", "10.0.0.1:6379"), 1, "is no address of a job server"),
+        (("toys", "--store", "store"), 2, "--address is missing; give http://HOST:8265"),
+        (("toys", "--address", "http://127.0.0.1:1"), 2, "--store is missing; give a bucket"),
+        (("toys", "--store", "s", "--address", "10.0.0.1:6379"), 1, "is not an address of a job server"),
         (("toys", "--store", "s", "--address", "http://127.0.0.1:1"), 1, "cannot be used"),
         (
             ("toys", "--store", "s", "--address", "http://127.0.0.1:40123"),
             1,
             "cannot be used",
         ),  # no answer of 401, but a port
-        (("toys", "--store", "s", "--address", "http://[::1"), 1, "is no address of a job server"),
-        (("toys", "--store", "s", "--address", "http://x:y"), 1, "is no address of a job server"),
+        (("toys", "--store", "s", "--address", "http://[::1"), 1, "is not an address of a job server"),
+        (("toys", "--store", "s", "--address", "http://x:y"), 1, "is not an address of a job server"),
         (
             ("toys", "--store", "s", "--address", "http://127.0.0.1:1", "--mlflow", PASSWORD),
             2,
-            "--mlflow holds a password",
+            "--mlflow contains a password",
         ),
         (("toys", "no=1", "--store", "s", "--address", "http://127.0.0.1:1"), 2, "no"),
     ],
@@ -142,7 +142,7 @@ def test_a_password_in_a_file_or_the_environment_stays_here(tmp_path: Path, monk
     assert "names a tracking store with a password" in line
     here.env = {"MLFLOW_TRACKING_URI": PASSWORD}
     first, second = here("submit", "toys", *where, code=1).stderr.splitlines()
-    assert first.startswith("MLFLOW_TRACKING_URI holds a password and is not handed to the cluster")
+    assert first.startswith("MLFLOW_TRACKING_URI contains a password and is not passed to the cluster")
     assert "cannot be used" in second
     assert "hunter4" not in line + first + second
 
@@ -154,7 +154,7 @@ def test_a_run_that_is_driven_is_not_handed_over(tmp_path: Path) -> None:
     where = ("--store", "engram-store", "--address", "http://127.0.0.1:1")
     with lease.acquire([tmp_path / "engram-store" / "runs" / run]):
         (line,) = here("submit", "toys", "parts=1", *where, code=1).stderr.splitlines()
-        assert line.startswith(f"engram: {run} has a driver already: ")
+        assert line.startswith(f"engram: {run} already has a driver: ")
         assert "cannot be used" in here("submit", "toys", "parts=2", *where, code=1).stderr
         assert "cannot be used" in here("submit", "toys", "parts=1", "--again", *where, code=1).stderr
 

@@ -187,7 +187,7 @@ def test_a_signal_to_the_whole_process_group_stops_a_run_as_one_to_the_driver_do
     os.killpg(run.pid, signal.SIGTERM)
     _, said = run.communicate(timeout=HANGING)
     assert run.returncode == 130, said
-    assert "stopping: nothing more is begun" in said
+    assert "stopping: no new job is started" in said
     assert "engram resume toys-" in said
     assert "Traceback" not in said
 

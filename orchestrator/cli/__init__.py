@@ -19,9 +19,9 @@ ENDING = 2.0  # seconds that the threads of an interrupted command may take to e
 
 
 def main() -> NoReturn:
-    """Run the command and exit with its code. Ctrl-C and SIGTERM raise KeyboardInterrupt once all is loaded.
+    """Run the command and exit with its code. Ctrl-C and SIGTERM raise KeyboardInterrupt once everything is loaded.
 
-    Before that the caller's handlers hold: those of `engram_command`, the console script, which ends with a word.
+    Until then the caller's handlers apply: `engram_command`, the console script, ends with a short message.
     """
     from orchestrator.cli import commands
 
@@ -36,7 +36,7 @@ def main() -> NoReturn:
 
 
 def _threads_ended(deadline: float) -> bool:
-    """Whether all threads end by then that the interpreter would wait for: one may be in a read that never returns."""
+    """Whether all threads that the interpreter waits for end by then: one may be in a read that never returns."""
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and not thread.daemon:
             thread.join(max(0.0, deadline - time.monotonic()))

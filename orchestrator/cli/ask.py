@@ -1,4 +1,4 @@
-"""The command that guides to an audit by questions, writes its file, prices it and offers to run it."""
+"""The command that finds an audit by asking questions, writes its file, estimates its time and offers to run it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,17 @@ if TYPE_CHECKING:
     from tasks.contract.situation import Asked
 
 TRIES = 5  # answers to one question
-ROUNDS = 4  # sets of answers that are tried together
+ROUNDS = 4  # attempts at answers that fit together
 Answers = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FIELD=VALUE]...", help="Answers that are not to be asked for."),
+    typer.Argument(metavar="[FIELD=VALUE]...", help="Answers given in advance."),
 ]
 Have = Annotated[str | None, typer.Option(metavar="data|model|outputs", help="What you have.")]
 Fear = Annotated[str | None, typer.Option(metavar="image|set|answer|secret|unknown", help="What may be memorised.")]
 Out = Annotated[str, typer.Option("--out", metavar="FILE", help="The YAML file to write.")]
-Run = Annotated[
-    bool | None, typer.Option("--run/--no-run", help="Run it at once. [default: asked]", show_default=False)
-]
+Run = Annotated[bool | None, typer.Option("--run/--no-run", help="Run it at once. [default: ask]", show_default=False)]
 new_app = typer.Typer(
-    help="Begin an audit of your own.", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+    help="Create your own audit.", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
 )
 
 
@@ -45,17 +43,17 @@ def ask(
     store: StoreOption = None,
     json: Json = False,
 ) -> int:
-    """Find the audit for your situation by questions.
+    """Find the audit for your situation by answering questions.
 
-    Writes a commented YAML file, prices it and offers to run it. Without a terminal nothing is asked: --have, --fear
-    and FIELD=VALUE, in any order, must say it all.
+    Writes a commented YAML file, estimates its run time and offers to run it. Without a terminal, give all answers as
+    --have, --fear and FIELD=VALUE, in any order.
     """
     from orchestrator.guide import fears_with, find_guide, with_full_names
     from orchestrator.spec.specification import settings
     from orchestrator.store import store_location
     from tasks.contract.situation import HAVE
 
-    store_location(store)  # refused before anything is asked
+    store_location(store)  # refused before the first question
     file = _free(out)
     given = settings(answers or ())
     have = (
@@ -74,9 +72,9 @@ def ask(
         emit(summary)
         return 0
     if not json:
-        show(f"{guide.audit}, written to {out}: {summary['time'] or 'probes are handed out first'}")
+        show(f"{guide.audit}, written to {out}: {summary['time'] or 'start by sending the probes to the owner'}")
         if summary["stand_in"]:
-            say(f"the answer will be {summary['stand_in']}; name your own to ask about that")
+            say(f"the answer will be {summary['stand_in']}; name your own to audit it instead")
     if summary["time"] is None:
         show(f"next: {summary['next']}")
         return 0
@@ -84,7 +82,7 @@ def ask(
 
 
 def _collect(guide: Guide, given: Mapping[str, str]) -> dict[str, str]:
-    """All answers by field: those given, and the others as they are typed, each checked by itself."""
+    """All answers by field, given in advance or typed, each checked alone."""
     from orchestrator.guide import check_answer
 
     if not _asks():
@@ -103,7 +101,7 @@ def _collect(guide: Guide, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ask_for(guide: Guide, asked: Asked, default: str) -> str:
-    """The answer to one question, checked by itself."""
+    """The answer to one question, checked alone."""
     from orchestrator.guide import check_answer
 
     hint = f"such as {asked.example}" if asked.example else ""
@@ -111,7 +109,7 @@ def _ask_for(guide: Guide, asked: Asked, default: str) -> str:
 
 
 def _write_priced(guide: Guide, answers: dict[str, str], file: Path, out: str, store: str | None) -> dict[str, Any]:
-    """Write the file that these answers make, and price it.
+    """Write the file for these answers, and estimate its run time.
 
     If the answers do not fit together, a terminal repeats the questions for the fields that the error names. The error
     is raised without a terminal, if no answer changes, and after ROUNDS attempts; the file is then removed.
@@ -159,7 +157,7 @@ def _try_write(guide: Guide, answers: Mapping[str, str], file: Path, out: str, s
 
 
 def _create_file(file: Path, secret: bool) -> None:
-    """Make an empty file where none is; where a secret goes into it, nobody else on this machine may read it."""
+    """Create an empty file; if it will contain a secret, no other user of this machine may read it."""
     try:
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o666))
     except OSError as error:
@@ -170,7 +168,7 @@ def _write(file: Path, text: str) -> None:
     try:
         file.write_text(text, encoding="utf-8")
     except UnicodeEncodeError:
-        raise SpecError(f"{file}: an answer holds a file name that is not UTF-8, which YAML cannot hold") from None
+        raise SpecError(f"{file}: an answer contains a file name that is not UTF-8, which YAML cannot store") from None
     except OSError as error:
         raise EngramError(f"cannot write {file}: {error.strerror or error}") from None
 
@@ -182,11 +180,11 @@ def _check_names(given: Mapping[str, str], guide: Guide) -> None:
     fields = [asked.field for asked in guide.situation.asks]
     for name in given:
         if name not in fields:
-            raise SpecError(f"{name} is not asked for; there are {', '.join(fields)}{nearest(name, fields)}")
+            raise SpecError(f"{name} answers no question; the fields are {', '.join(fields)}{nearest(name, fields)}")
 
 
 def _price_summary(file: Path, out: str, store: str | None, waits: bool) -> dict[str, Any]:
-    """The expected time in words, and what to do next with the file, which is named as it was given."""
+    """The expected time as text, and the next command, which names the file as the user did."""
     from orchestrator.inspection.preview import preview
     from orchestrator.spec.resolve import pin_cells, read_spec, resolve_cells
     from orchestrator.spec.specification import Spec
@@ -201,7 +199,7 @@ def _price_summary(file: Path, out: str, store: str | None, waits: bool) -> dict
 
 
 def _run(file: Path, then: str, store: str | None, run: bool | None, json: bool) -> int:
-    """Run it, if that is wanted or says so when asked; else say the command that does."""
+    """Run the file if the user agrees; otherwise print the command that runs it."""
     from orchestrator.cli.run import run as start
 
     if run is None and _asks():
@@ -213,34 +211,34 @@ def _run(file: Path, then: str, store: str | None, run: bool | None, json: bool)
 
 
 def _free(out: str) -> Path:
-    """The file to write; SpecError where it is no YAML file, or one is there already."""
+    """The file to write. Raises SpecError if its name is not that of a YAML file, or if it exists."""
     file = path_of("--out", out)
     if file.suffix not in (".yaml", ".yml"):
         raise SpecError(f"--out {out}: the file must end in .yaml")
     try:
         if file.exists():
-            raise SpecError(f"--out {out}: there is such a file; give another name")
+            raise SpecError(f"--out {out}: the file exists; give another name")
         if not file.absolute().parent.is_dir():
-            raise SpecError(f"--out {out}: there is no folder {file.parent}")
+            raise SpecError(f"--out {out}: the folder {file.parent} does not exist")
     except OSError as error:  # of a name that no file can have
         raise SpecError(f"--out {out}: {error.strerror or error}") from None
     return output_file("--out", out)
 
 
 def _check_answered(missing: Sequence[str]) -> None:
-    """Raise SpecError where nobody is there to answer these; a default, such as demonstration data, is never taken."""
+    """Raise SpecError if an answer is missing without a terminal: a default, such as sample data, is never taken."""
     if missing:
         fields = ", ".join(f"{field}=..." for field in missing)
-        raise SpecError(f"there is no terminal to ask on, and these answers are missing: {fields}; nothing was written")
+        raise SpecError(f"without a terminal these answers are required: {fields}; nothing was written")
 
 
 def _asks() -> bool:
-    """Whether somebody is there to answer."""
+    """Whether questions can be asked: standard input is a terminal."""
     return sys.stdin.isatty()
 
 
 def _choice(name: str, question: str, known: Mapping[str, str], default: str = "") -> str:
-    """One of these, as it is answered; SpecError where nobody is there to answer."""
+    """One of the known answers, as typed. Raises SpecError without a terminal."""
     from orchestrator.spec.fields import nearest
 
     if not _asks():
@@ -248,7 +246,7 @@ def _choice(name: str, question: str, known: Mapping[str, str], default: str = "
 
     def check(text: str) -> None:
         if text not in known:
-            raise SpecError(f"{text!r} is not among {', '.join(known)}{nearest(text, known)}")
+            raise SpecError(f"{text!r} is not one of {', '.join(known)}{nearest(text, known)}")
 
     for each, words in known.items():
         if words:
@@ -263,7 +261,7 @@ def _until(question: str, default: str, hint: str, check: Callable[[str], Any]) 
         print(before, end="", file=sys.stderr, flush=True)  # noqa: T201
         line = sys.stdin.readline()
         if not line:
-            raise SpecError("the answers ended before the questions; nothing was written")
+            raise SpecError("the input ended before all questions were answered; nothing was written")
         answer = line.strip() or default
         try:
             check(answer)
@@ -283,16 +281,18 @@ def new() -> None:
 
 @new_app.command("audit")
 def audit(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, as in engram run NAME.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The audit's name, as in engram run NAME.", show_default=False)
+    ],
     into: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="A folder of your own. [default: the current one, or Engram's checkout]"),
+        typer.Option(metavar="FOLDER", help="Your own folder. [default: the current one, or Engram's checkout]"),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Write an audit in one file, with its test; both pass at once.
+    """Write a working audit in one file, and its test.
 
-    In a folder of your own it is a package, which is found once it is installed.
+    In your own folder it is a package, which Engram finds once it is installed.
     """
     from orchestrator.scaffold import new_audit
 

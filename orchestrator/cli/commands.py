@@ -1,4 +1,4 @@
-"""The commands of `engram`, in groups, and how each of them ends."""
+"""The commands of `engram`, in groups, and the exit codes of their errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.cli.store import DEBUG, one_line
 from orchestrator.cli.terminal import say, show
 from orchestrator.errors import EngramError, missing_package
 
-# In the order in which they are needed.
+# In the order in which users need them.
 GROUPS = {
     "Commands that run audits": ("ask", "list", "show", "plan", "run", "resume", "search", "submit", "probes"),
     "Commands that look at runs": ("runs", "status", "logs", "cancel", "results", "compare", "report", "ui", "explain"),
@@ -26,7 +26,7 @@ GROUPS = {
 class Grouped(TyperGroup):
     """The commands of `engram --help` under headings."""
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # click's, wherever typer keeps them
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # click's types, whose module depends on typer's version
         width = formatter.width - 6 - max(map(len, self.commands))
         for heading, names in GROUPS.items():
             with formatter.section(heading):
@@ -36,7 +36,7 @@ class Grouped(TyperGroup):
 app = typer.Typer(
     name="engram",
     cls=Grouped,
-    help="Audits whether neural networks memorise their training data.",
+    help="Tests whether neural networks memorise their training data.",
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help: quick, and the same in a file
     pretty_exceptions_enable=False,
@@ -48,7 +48,7 @@ def run_command() -> int:
     """Run the command that the arguments ask for; return its exit code."""
     streams.stand_in()
     try:
-        arguments = [argument for argument in sys.argv[1:] if argument != DEBUG]  # wherever it stands
+        arguments = [argument for argument in sys.argv[1:] if argument != DEBUG]  # at any position
         code = command()(arguments, prog_name="engram", standalone_mode=False)
         sys.stdout.flush()
     except streams.Unprintable as error:
@@ -66,7 +66,7 @@ def run_command() -> int:
 
 @cache
 def command() -> Callable[..., Any]:
-    """What `app` stands for, made once: typer reads every annotation of every command anew for each call of an app."""
+    """The command of `app`, built once: typer reads every annotation of every command for each call of an app."""
     return typer.main.get_command(app)
 
 
@@ -93,7 +93,9 @@ def _ended_by(error: Exception) -> int:
     if isinstance(error, EngramError):
         say(f"engram: {one_line(error)}")
         return error.exit_code
-    if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # typer's, wherever its version keeps them
+    if hasattr(error, "format_message") and hasattr(
+        error, "exit_code"
+    ):  # typer's errors, whose module depends on its version
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()  # type: ignore[attr-defined]
         else:
@@ -106,7 +108,7 @@ def _ended_by(error: Exception) -> int:
 
         traceback.print_exception(error)
     else:
-        say(f"engram: unexpected {type(error).__name__}: {one_line(error)} (with {DEBUG} you see where)")
+        say(f"engram: unexpected {type(error).__name__}: {one_line(error)} ({DEBUG} shows the traceback)")
     return 1
 
 

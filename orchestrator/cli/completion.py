@@ -1,4 +1,4 @@
-"""What may stand at the end of an unfinished command line: audits, presets, fields, runs."""
+"""Completions of an unfinished command line: audits, presets, fields, runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def audits_and_files(incomplete: str) -> list[str]:
-    """The audits, and the YAML files of this folder, that begin so."""
+    """The audits, and the YAML files of this folder, that begin with this text."""
     from pathlib import Path
 
     from orchestrator.spec import audits
@@ -27,14 +27,14 @@ def audits_and_files(incomplete: str) -> list[str]:
 
 
 def names(incomplete: str) -> list[str]:
-    """The audits that begin so."""
+    """The audits that begin with this text."""
     from orchestrator.spec import audits
 
     return _beginning(audits.names(), incomplete)
 
 
 def parts_of(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The presets of the audit that stands on the line, its fields, and the alternatives that these have."""
+    """The presets of the audit on the line, its fields, and their alternatives."""
     from orchestrator.spec.field_descriptions import describe_fields
 
     audit = _audit({"what": ctx.params.get("audit")})
@@ -46,13 +46,13 @@ def parts_of(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def presets(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The presets of the audit that stands on the line."""
+    """The presets of the audit on the line."""
     audit = _audit(ctx.params)
     return [] if audit is None else _beginning(audit.presets, incomplete)
 
 
 def fields(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The fields of the audit's config, each up to its =, or the values that one may have where these are known."""
+    """The fields of the audit's config, each up to its =, or the values of one field if they are known."""
     audit = _audit(ctx.params)
     return [] if audit is None else _beginning(_settings(audit.config, incomplete), incomplete)
 
@@ -87,7 +87,7 @@ def _audit(given: Mapping[str, Any]) -> Any:
 
 
 def _settings(config: Any, incomplete: str) -> Iterator[str]:
-    """`name=` of every field, dotted below the part that is being written; `name=value` where the values are few."""
+    """`name=` of every field, dotted below the part being typed; `name=value` if the values are few."""
     from orchestrator.spec.fields import alternatives, field_types
 
     name, given, _ = incomplete.partition("=")
@@ -105,7 +105,7 @@ def _settings(config: Any, incomplete: str) -> Iterator[str]:
 
 
 def _known_values(to: Any) -> tuple[str, ...]:
-    """The values of a declared type where they are few."""
+    """The values of a declared type that has few."""
     if tagged_members(to):
         return tuple(tagged_members(to))
     if to is bool:

@@ -1,4 +1,4 @@
-"""The command that shows what an audit can be asked for, before anything is paid: its presets and its fields."""
+"""The command that shows the presets and fields of an audit."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from orchestrator.spec.field_descriptions import DescribedField
 
 COLUMNS = 80
-LONG = 150  # characters: allowed values that only the page of the field itself lists
+LONG = 150  # characters; longer lists of allowed values appear only on the page of the field
 Audit = Annotated[
     str,
     typer.Argument(metavar="AUDIT", help="An audit's name.", show_default=False, autocompletion=completion.names),
 ]
 JsonSchema = Annotated[
-    bool, typer.Option("--schema", help="The JSON Schema of the audit's YAML files on stdout, for editors.")
+    bool, typer.Option("--schema", help="Print the JSON Schema of the audit's YAML files, for editors.")
 ]
 PresetOrField = Annotated[
     str | None,
     typer.Argument(
         metavar="[PRESET|FIELD|CHOICE]",
-        help="A preset, a field such as family.count, or an alternative; all if none is given.",
+        help="A preset, a field such as family.count, or an alternative. [default: all]",
         autocompletion=completion.parts_of,
     ),
 ]
@@ -44,9 +44,9 @@ PresetOrField = Annotated[
 def show_audit(
     audit: Audit, part: PresetOrField = None, store: StoreOption = None, json: Json = False, schema: JsonSchema = False
 ) -> None:
-    """Show an audit's fields and presets: what they mean, allow, need and cost.
+    """Show the presets and fields of an audit: meaning, allowed values, requirements and cost.
 
-    The name of an alternative, such as documents of text, shows the fields that it has. Nothing is run.
+    The name of an alternative, such as documents of text, shows its fields. Nothing is run.
     """
     if schema:
         _emit_schema(audit, part)
@@ -64,7 +64,7 @@ def show_audit(
     names = () if part is None else (part,) if is_preset else None
     place = store_location(store)
     opened = None
-    with suppress(StoreError):  # its prices are wanted, if it is a store already
+    with suppress(StoreError):  # a store has measured times; without one they are estimated
         opened = open_store(place, create=False) if names is not None and is_there(place) else None
     presets = [] if names is None else list(described_presets(entry, opened, names))
     if json:
@@ -83,7 +83,7 @@ def _emit_schema(audit: str, part: str | None) -> None:
     from orchestrator.spec.json_schema import describe_specification
 
     if part is not None:
-        raise SpecError(f"--schema is given with {part}; the schema is of the whole audit: leave out {part}")
+        raise SpecError(f"--schema is given with {part}; the schema describes the whole audit: leave out {part}")
     emit(describe_specification(audit, audits.find(audit).audit))
 
 
@@ -113,7 +113,7 @@ def _print(lines: list[str]) -> None:
 
 
 def _overview(entry: RegisteredAudit, fields: list[DescribedField], presets: list[DescribedPreset]) -> list[str]:
-    """The presets, then the fields of the config itself; those below them are named."""
+    """The presets, then the top-level fields of the config, each with the names of the fields below it."""
     lines = [*_wrap_text(f"{entry.name}: {entry.question}", ""), "", "Presets"]
     lines += [line for preset in presets for line in _preset(preset)]
     lines += ["", "Fields, with their defaults"]
@@ -121,15 +121,15 @@ def _overview(entry: RegisteredAudit, fields: list[DescribedField], presets: lis
         if "." not in field.path:
             lines += _field(field if len(field.allowed) < LONG else replace(field, allowed=""))
     if entry.audit.wording.rules is not None:
-        heading = "Answers: the first whose condition holds is given; numbers are those of the defaults"
+        heading = "Answers: the first one whose condition is true applies; the numbers are the defaults"
         lines += ["", *_wrap_text(heading, "")]
         for case in entry.audit.wording.rules.format_cases(entry.audit.config()):
             lines += _wrap_text(f"{case.answer}{case.scope}: {case.rule}", "  ", "      ")
     example = next((field.below[0] for field in fields if field.below), None)
-    more = f", or of one below another: {example}" if example else ""
+    more = f", also of a nested field such as {example}" if example else ""
     choice = next((tag for field in fields for tag in field.choices), None)
     fields_of = f"; engram show {entry.name} {choice} lists the fields of that choice" if choice else ""
-    closing = f"engram show {entry.name} NAME tells all of a preset or field{more}{fields_of}"
+    closing = f"engram show {entry.name} NAME shows the details of a preset or field{more}{fields_of}"
     return [*lines, "", *_wrap_text(closing, "")]
 
 
@@ -140,20 +140,20 @@ def _preset(preset: DescribedPreset) -> Iterator[str]:
 
 
 def _cost(preset: DescribedPreset) -> str:
-    """Cells, trainings and time of a preset, or what is missing for it."""
+    """Cells, trainings and time of a preset, or the data and packages that it lacks."""
     cells = f"{preset.cells} cells, " if preset.cells > 1 else ""
     absent = [name for name, there in preset.data.items() if not there]
     packages = [package for package, installed in preset.extras.items() if not installed]
     missing = "; ".join((*_missing(absent), *((_describe_packages(packages),) if packages else ())))
     if preset.price is None:
-        return cells + (missing or "cannot be planned with the data here")
+        return cells + (missing or "cannot be planned with the data on this machine")
     links = f" in {preset.links} links" if preset.links != preset.trainings else ""
     cost = f"{cells}{preset.trainings} trainings{links}, {preset.price['time']}"
     return f"{cost}; {missing}" if missing else cost
 
 
 def _missing(absent: list[str]) -> Iterator[str]:
-    """The data sets that are to lie in ENGRAM_DATA, and the models of the hub, that are not here."""
+    """The data sets missing from ENGRAM_DATA, and the missing models of the hub."""
     models = [name for name in absent if name.startswith("hub:")]
     data = [name for name in absent if name not in models]
     if data:
@@ -172,7 +172,7 @@ def _describe_packages(packages: Iterable[str]) -> str:
 
 def _whole_preset(audit: str, preset: DescribedPreset) -> Iterator[str]:
     yield from _preset(preset)
-    there = ", ".join(f"{name} ({'here' if here else 'not here'})" for name, here in preset.data.items())
+    there = ", ".join(f"{name} ({'available' if here else 'missing'})" for name, here in preset.data.items())
     packages = ", ".join(f"{name} ({'' if here else 'not '}installed)" for name, here in preset.extras.items())
     yield from _wrap_text(f"needs: {there or 'no data'}{'; ' if packages else ''}{packages}", "      ")
     for name, values in preset.settings.items():
@@ -181,7 +181,7 @@ def _whole_preset(audit: str, preset: DescribedPreset) -> Iterator[str]:
 
 
 def _field(field: DescribedField) -> Iterator[str]:
-    """A field: its default, what it takes, what the paper has, its meaning, and which there are below it."""
+    """A field: default, meaning, allowed values, published values, and the names of the fields below it."""
     default = " (required)" if field.default == "required" else f" = {field.default}" if field.default else ""
     yield from _wrap_text(field.path + default, "  ", "      ")
     if field.meaning:
@@ -194,7 +194,7 @@ def _field(field: DescribedField) -> Iterator[str]:
         yield from _wrap_text(f"{tag}: {meaning}", "      ", "          ")
     if field.below and not field.choices:
         names = [path.removeprefix(f"{field.path}.") for path in field.below]
-        yield from _wrap_text(f"below it: {', '.join(name for name in names if '.' not in name)}", "      ")
+        yield from _wrap_text(f"fields: {', '.join(name for name in names if '.' not in name)}", "      ")
 
 
 def _takes(field: DescribedField) -> str:
@@ -211,7 +211,7 @@ def _whole_field(field: DescribedField) -> Iterator[str]:
 
 
 def _wrap_text(text: str, before: str, then: str | None = None) -> list[str]:
-    """A text in lines of at most COLUMNS, or as many as the terminal has; a longer word is broken."""
+    """Wrap a text to COLUMNS, or to a narrower terminal; a longer word is broken."""
     return textwrap.wrap(
         text,
         min(COLUMNS, columns(sys.stdout)),

@@ -1,4 +1,4 @@
-"""A gate for pipelines: an exit code that follows from a run's answer, and the answers as JUnit XML."""
+"""A gate for pipelines: an exit code that depends on a run's answer, and the answers as JUnit XML."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ EXIT_CODE = 4
 
 @dataclass(frozen=True)
 class Gate:
-    """The answers that a pipeline does not let pass, and the file of JUnit XML that it reads."""
+    """The answers that fail a pipeline, and its JUnit XML file."""
 
     answers: tuple[str, ...] = ()
     junit: Path | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is asked of the answer."""
+        """Whether every answer passes and no file is written."""
         return not self.answers and self.junit is None
 
 
 def open_gate(options: GateOptions, audit: str) -> Gate:
-    """The gate of a run of this audit. SpecError for an answer that the audit does not give."""
+    """The gate of a run of this audit. Raises SpecError for an answer that the audit cannot give."""
     from orchestrator.spec import audits
 
     junit = None if options.junit is None else output_file("--junit", options.junit)
@@ -46,13 +46,13 @@ def open_gate(options: GateOptions, audit: str) -> Gate:
     for answer in asked:
         if answer not in known:
             raise SpecError(
-                f"--fail-on is {options.fail_on!r}; it must name answers of {audit}, with commas: {', '.join(known)}"
+                f"--fail-on is {options.fail_on!r}; it must list answers of {audit} with commas: {', '.join(known)}"
             )
     return Gate(asked, junit)
 
 
 def pass_gate(gate: Gate, journal: Journal, store: Store, code: int = 0) -> int:
-    """The exit code of a command that would end with `code`: EXIT_CODE where an answer does not pass.
+    """The exit code of a command that would end with `code`: EXIT_CODE if an answer does not pass.
 
     A run, or a cell of a sweep, without an answer has an error in the file. Raises Unwritable.
     """
@@ -64,9 +64,7 @@ def pass_gate(gate: Gate, journal: Journal, store: Store, code: int = 0) -> int:
 
     about = journal.about()
     if is_search(about):
-        raise SpecError(
-            f"{journal.run} is a search, which --fail-on and --junit cannot judge; name the run of one of its trials"
-        )
+        raise SpecError(f"{journal.run} is a search; --fail-on and --junit need a single run: name one of its trials")
     cells = cell_answers(journal, store) or [CellAnswer(journal.run, {}, answer(journal, store), None)]
     if gate.junit is not None:
         finished = {cell.run for cell in cells if journal.sibling(cell.run).has_finished()}
@@ -98,7 +96,7 @@ def junit_xml(
             suite, "testcase", _attributes({"classname": f"engram.{audit}", "name": cell.label})
         )
         if cell.verdict is None:
-            reason = "the audit gives none" if cell.run in finished else "not all of its results are there"
+            reason = "the audit gives none" if cell.run in finished else "some of its results are missing"
             ElementTree.SubElement(case, "error", {"message": f"no answer: {reason}"})
             continue
         said = cell.verdict

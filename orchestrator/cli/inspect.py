@@ -26,9 +26,9 @@ from orchestrator.store import store_location
 
 
 def list_audits(json: Json = False) -> None:
-    """List the audits, the question each answers, and their presets.
+    """List the audits with their questions and presets.
 
-    A preset of several cells runs as a sweep.
+    A preset with several cells runs as a sweep.
     """
     from orchestrator.planning.extras import extras_by_preset
     from orchestrator.spec import audits
@@ -66,13 +66,13 @@ def list_audits(json: Json = False) -> None:
 
 
 def runs(
-    everything: Annotated[bool, typer.Option("--all", help="With the trials of searches.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include the trials of searches.")] = False,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
-    """List the runs of the store, with their state, answer and jobs.
+    """List the runs of the store with state, answer and jobs.
 
-    A search is one line; its trials are listed by --all, and by --json.
+    A search is one line; --all and --json also list its trials.
     """
     from orchestrator.cli import verdict
     from orchestrator.inspection import results, status
@@ -95,18 +95,18 @@ def runs(
         rows = [verdict.row(run, answers.get(run.run, "")) for run in statuses]
         table(rows, [name for name in rows[0] if any(row[name] for row in rows)])
         if hidden:
-            say(f"not listed: {format_count(len(hidden), 'trial')} of searches; engram runs --all lists them, too")
+            say(f"not listed: {format_count(len(hidden), 'trial')} of searches; engram runs --all lists all runs")
     else:
-        say(f"there are no runs in {opened.location} yet")
+        say(f"{opened.location} has no runs yet")
 
 
 def show_status(
     run: OptionalRun = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep showing it until the run has ended.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Update it until the run ends.")] = False,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
-    """Show the state of a run: of a trial its search, of a search what it recommends."""
+    """Show the state of a run; for a trial also its search, for a search also its recommendation."""
     from orchestrator.cli import verdict
     from orchestrator.cli.progress import watching
     from orchestrator.inspection import search_results, status
@@ -118,7 +118,7 @@ def show_status(
             with watching() as observe:
                 for event in status.follow(journal, opened):
                     observe(event)
-        # One that cannot be read is read again, so that the reason is raised.
+        # An unreadable run is read again, so that the reason is raised.
         known = None if watch or newest is None or newest.state == "unreadable" else newest
         seen = known or status.status(journal, opened)
         searches = search_results.parent_searches(journal)
@@ -130,7 +130,7 @@ def show_status(
     for line in (verdict.status_line(seen), *seen.left_out, *seen.accepted, *verdict.ray_lines(seen)):
         show(line)
     for each in searches:
-        show(f"{each.words} of {each.search}; engram status {each.search}{store_option(store)} tells of the search")
+        show(f"{each.words} of {each.search}; for the search: engram status {each.search}{store_option(store)}")
     if seen.search is not None and seen.search.answer is not None:
         verdict.display_recommendation(seen.search.answer)
     verdict.failures(seen.failures)
@@ -139,13 +139,15 @@ def show_status(
 @take_run_options()
 def results(
     run: Run,
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="One of its tables, such as summary.")] = "summary",
-    out: Annotated[str | None, typer.Option(metavar="FILE", help="Write it as .parquet, .csv or .arrow.")] = None,
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="A table of the run, such as summary.")] = "summary",
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the table to a .parquet, .csv or .arrow file.")
+    ] = None,
     store: StoreOption = None,
     gate: GateOptions = NO_GATE,
     json: Json = False,
 ) -> int:
-    """Show or export a table of a run, as far as it is complete.
+    """Show or export a table of a run, from the results available so far.
 
     A search has the tables trials and front.
     """
@@ -160,7 +162,7 @@ def results(
         result = results.export(journal, opened, name)
         code = pass_gate(asked, journal, opened)
     if result.absent:
-        say(f"{result.absent} of the {result.planned} results behind {name!r} are not there yet")
+        say(f"{result.absent} of the {result.planned} results behind {name!r} are not available yet")
     if path is not None:
         results.write(result.table, path)
         say(f"{result.table.num_rows} rows in {out}")
@@ -202,11 +204,11 @@ def explain(
 
 def rerun(
     key: Annotated[str, typer.Argument(metavar="KEY", show_default=False)],
-    pdb: Annotated[bool, typer.Option("--pdb", help="Enter the debugger where it raises.")] = False,
+    pdb: Annotated[bool, typer.Option("--pdb", help="Enter the debugger at the error.")] = False,
     store: StoreOption = None,
     json: Json = False,
 ) -> int:
-    """Compute one job in this process, under a debugger if wanted.
+    """Compute one job in this process, optionally under a debugger.
 
     The result is compared with the stored one. Nothing is written.
     """
@@ -231,23 +233,25 @@ def rerun(
     if json:
         emit(answer)
     else:
-        same = {None: "nothing is stored to compare it with", True: "equal to the stored one, bit for bit"}
+        same = {None: "no stored result to compare with", True: "equal to the stored result, bit for bit"}
         differs = "; ".join(", ".join(f"{k} {cell(v)}" for k, v in column.items()) for column in answer["differs"])
-        found = same.get(answer["same"], f"different from the stored one: {differs}")
+        found = same.get(answer["same"], f"different from the stored result: {differs}")
         show(f"{answer['task']} {name[:12]}: {answer['rows']} rows in {answer['seconds']:.3g} s, {found}")
     return 1 if answer["same"] is False else 0
 
 
 def gc(
-    delete: Annotated[bool, typer.Option("--delete", help="Remove it. Without this nothing is removed.")] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Remove the files listed. Without this option nothing is removed.")
+    ] = False,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
-    """Show what lies in the store and no run needs; remove it with --delete.
+    """List files in the store that no run needs; remove them with --delete.
 
-    Results that no run of the store plans (after a run's folder was removed, say), checkpoints and tracebacks of such
-    jobs, damaged files that were set aside, and results that differed from one already stored. Runs may be computed
-    meanwhile.
+    These are results that no run of the store plans (for example after a run's folder was removed), checkpoints and
+    tracebacks of such jobs, damaged files that were set aside, and results that differed from one already stored. Runs
+    may continue at the same time.
     """
     from orchestrator.inspection.garbage import find_garbage
     from orchestrator.quantities import format_size
@@ -264,14 +268,14 @@ def gc(
         return
     for kind, sizes in kinds.items():
         show(f"{len(sizes):>8,} {kind}, {format_size(sum(sizes))}")
-    done = "removed" if delete else "no run needs; engram gc --delete removes them"
+    done = "removed" if delete else "not needed by any run; engram gc --delete removes them"
     show(f"{format_count(len(found), 'file')} {done}" if found else "every file is needed by a run")
 
 
 def doctor(store: StoreOption = None, address: Address = None, json: Json = False) -> int:
     """Check whether this machine can run audits.
 
-    Versions, GPU, Ray and its ports, the store, MLflow, the data sets; and what to do about each problem.
+    Checks versions, GPU, Ray and its ports, the store, MLflow and the data sets, and suggests a fix for each problem.
     """
     from orchestrator.doctor import examine
 
@@ -290,17 +294,19 @@ def doctor(store: StoreOption = None, address: Address = None, json: Json = Fals
 
 
 def ui(
-    port: Annotated[int, typer.Option(metavar="N", help="The next free one is taken.", min=1, max=65535)] = 5000,
-    browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    port: Annotated[
+        int, typer.Option(metavar="N", help="The first port to try; the next free one is used.", min=1, max=65535)
+    ] = 5000,
+    browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     store: StoreOption = None,
     mlflow: Mlflow = None,
     experiment: Experiment = None,
     json: Json = False,
 ) -> int:
-    """Serve MLflow's pages of the runs, and a live page of a run that goes on, until Ctrl-C.
+    """Serve MLflow's pages of the runs, and a live page of the newest run, until Ctrl-C.
 
-    The first link opens the list of runs, the second the newest run. Only this machine can reach them. Where MLflow has
-    a server of its own, its link alone is printed; with --mlflow off the live page alone is served.
+    The first link opens the list of runs, the second the newest run. Only this machine can reach them. If MLflow has
+    its own server, only its link is printed; with --mlflow off only the live page is served.
     """
     import threading
 
@@ -317,7 +323,7 @@ def ui(
             for address in links.values():
                 show(address)
             if live:
-                say(f"{live} follows the newest run; Ctrl-C ends it")
+                say(f"{live} follows the newest run; press Ctrl-C to stop")
         if browser:
             for address in links.values():
                 typer.launch(address)
@@ -336,11 +342,11 @@ def ui(
                 ui.check(opened, where)
                 with ui.serving(opened, where, port) as (server, free):
                     if free != port:
-                        say(f"port {port} is taken; this is port {free}")
+                        say(f"port {port} is in use; using port {free}")
                     url = f"http://{ui.HOST}:{free}"
                     with pages.serve_live(opened, free + 1, lambda folder: ui.run_link(folder, url)) as live:
                         announce(ui.link(url, where.experiment), live)
                         server.wait()
         except KeyboardInterrupt:
             return 0
-        raise EngramError(f"MLflow's server has ended by itself; what it said is in {ui.log(opened)}")
+        raise EngramError(f"MLflow's server has ended unexpectedly; its output is in {ui.log(opened)}")

@@ -1,4 +1,4 @@
-"""The commands that follow runs wherever they are computed, and those that hand them to a cluster."""
+"""The commands that follow runs on any machine, and the one that submits a run to a cluster."""
 
 from __future__ import annotations
 
@@ -34,15 +34,17 @@ if TYPE_CHECKING:
 
 
 def logs(
-    what: Annotated[str | None, typer.Argument(metavar="[RUN|KEY]", help="A run, the newest one, or a job.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until the run has no driver.")] = False,
+    what: Annotated[
+        str | None, typer.Argument(metavar="[RUN|KEY]", help="A run or a job. [default: the newest run]")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue until the run has no driver.")] = False,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
-    """Show what happened in a run, or to one of its jobs.
+    """Show the log of a run or of one of its jobs.
 
-    Of a job that failed: its traceback, the end of what it printed, where it ran, its seed, and the command that runs
-    it alone under a debugger.
+    For a failed job: its traceback, the end of its output, where it ran, its seed, and the command that runs it alone
+    under a debugger.
     """
     from orchestrator.inspection import explain, logs, status
 
@@ -87,9 +89,9 @@ def _show_job(seen: JobLog, store: str | None, json: bool) -> None:
 
 
 def cancel(run: Run, store: StoreOption = None, json: Json = False) -> None:
-    """End a run, wherever its driver is: nothing more is begun, and what is stored stays.
+    """Stop a run on any machine: no further job is started, and stored results are kept.
 
-    Its driver ends it as on Ctrl-C. The command that began it continues it.
+    The driver stops as on Ctrl-C. The command that started the run continues it.
     """
     from orchestrator.inspection import status
     from orchestrator.run_folder.cancellation import request_cancellation
@@ -99,13 +101,13 @@ def cancel(run: Run, store: StoreOption = None, json: Json = False) -> None:
         journal = status.find(opened, run)
         seen = status.status(journal, opened)
         if seen.driver is None:
-            raise EngramError(f"run {journal.run} has no driver: it is {seen.state}, and there is nothing to cancel")
+            raise EngramError(f"run {journal.run} is {seen.state} and has no driver; there is nothing to cancel")
         seconds = request_cancellation(opened, journal.run, *sweeps_with(journal))
     if json:
         emit({"run": journal.run, "driver": seen.driver, "seconds": seconds})
         return
-    show(f"{seen.driver} is asked to end {journal.run}; it looks every {format_duration(seconds)}")
-    say(f"how it goes: engram status {journal.run} --watch{store_option(store)}")
+    show(f"asked {seen.driver} to stop {journal.run}; it checks every {format_duration(seconds)}")
+    say(f"to follow it: engram status {journal.run} --watch{store_option(store)}")
 
 
 ServerOption = Annotated[
@@ -114,16 +116,16 @@ ServerOption = Annotated[
         "--address",
         metavar="URL",
         envvar="RAY_API_SERVER_ADDRESS",
-        help="The cluster's job server: http://HOST:8265, Ray's dashboard.",
+        help="The cluster's job server (Ray's dashboard), http://HOST:8265.",
     ),
 ]
 SharedStore = Annotated[
     str | None,
     typer.Option(
-        "--store", metavar="PATH|URI", envvar="ENGRAM_STORE", help="A bucket, or a folder that every node sees."
+        "--store", metavar="PATH|URI", envvar="ENGRAM_STORE", help="A bucket, or a folder that every node can reach."
     ),
 ]
-Wait = Annotated[bool, typer.Option("--wait", help="Show what it prints until it ends; exit with its code.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Print its output until it ends; exit with its code.")]
 
 
 @take_run_options("submit")
@@ -138,10 +140,11 @@ def submit(
     options: RunOptions = NO_OPTIONS,
     json: Json = False,
 ) -> int:
-    """Hand a run to a Ray cluster, and leave it there.
+    """Submit a run to a Ray cluster and return.
 
-    The driver runs on the cluster, so this machine may go. The Python files of your own networks travel with it; data
-    and the store must be reachable from every node. status, logs and cancel work from wherever the store is seen.
+    The driver runs on the cluster, so this machine may be switched off. The Python files of your own networks are
+    uploaded; data and the store must be reachable from every node. status, logs and cancel work on any machine that can
+    reach the store.
     """
     from orchestrator.executors.submission import JobServer, factory_files
     from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
@@ -152,10 +155,10 @@ def submit(
     asked = command_line_spec(what, fields, preset, sweep, store, options)
     if _has_password(asked.execution.get("mlflow")):
         raise SpecError(
-            f"{what} names a tracking store with a password, which a cluster shows to its users; {CREDENTIALS}"
+            f"{what} names a tracking store with a password, which every user of the cluster could read; {CREDENTIALS}"
         )
     if server is None:
-        raise SpecError("which cluster? give --address http://HOST:8265, or RAY_API_SERVER_ADDRESS")
+        raise SpecError("--address is missing; give http://HOST:8265, or set RAY_API_SERVER_ADDRESS")
     location = _shared_location(asked.store)
     idle = find_idle_fields(asked, {})
     if idle:
@@ -180,8 +183,8 @@ def submit(
     if json:
         emit({"submission": name, "address": server, "state": state, "store": location})
     else:
-        show(f"{name} is {state.lower()} at {server}, with its results in {location}")
-        say(f"how it goes: engram status --watch --store {location}; what it prints: ray job logs {name}")
+        show(f"{name} is {state.lower()} at {server}; its results go to {location}")
+        say(f"to follow it: engram status --watch --store {location}; for its output: ray job logs {name}")
     return cluster.wait(name, say) if wait else 0
 
 
@@ -197,21 +200,21 @@ def _has_password(uri: str | None) -> bool:
 
 
 def _withhold_password(options: RunOptions) -> RunOptions:
-    """The options as a command line may show them: without a tracking URI of the environment that holds a password.
+    """The options without a tracking URI with a password from the environment: a cluster shows command lines to users.
 
-    Raises SpecError for one that is given on the command line.
+    Raises SpecError for a URI with a password on the command line.
     """
     if not _has_password(options["mlflow"]):
         return options
     if options["mlflow"] != os.environ.get("MLFLOW_TRACKING_URI"):
-        raise SpecError(f"--mlflow holds a password, which everybody on the cluster could read; {CREDENTIALS}")
-    say(f"MLFLOW_TRACKING_URI holds a password and is not handed to the cluster; {CREDENTIALS}")
+        raise SpecError(f"--mlflow contains a password, which every user of the cluster could read; {CREDENTIALS}")
+    say(f"MLFLOW_TRACKING_URI contains a password and is not passed to the cluster; {CREDENTIALS}")
     return options.replace(mlflow=None)
 
 
 def _shared_location(store: str | None) -> str:
-    """The store of a run on a cluster, by a name that holds on every node. SpecError if none is given."""
+    """The location of the store of a run on a cluster, the same on every node. Raises SpecError if none is given."""
     store = given_location(store)
     if store is None:
-        raise SpecError("which store? give --store (or ENGRAM_STORE): a bucket, or a folder that every node sees")
+        raise SpecError("--store is missing; give a bucket or a folder that every node can reach, or set ENGRAM_STORE")
     return store if "://" in store else str(Path(store).absolute())

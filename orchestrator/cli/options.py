@@ -1,4 +1,4 @@
-"""The arguments and options that commands share, with their help, and the specification that they make."""
+"""The arguments and options that commands share, their help, and the specification built from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 def _run_option(name: str) -> Any:
-    """What typer needs of the option of `engram run` that has this name: its names, help and variable."""
+    """The option of `engram run` with this name, for typer."""
     return _typer_option(name, EXECUTION[name])
 
 
@@ -53,7 +53,7 @@ Fields = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[FIELD=VALUE]...",
-        help="Fields of its config; scale=tiny shrinks all.",
+        help="Fields of the configuration; scale=tiny reduces the audit to seconds.",
         autocompletion=completion.fields,
     ),
 ]
@@ -70,7 +70,7 @@ OptionalRun = Annotated[
     str | None,
     typer.Argument(
         metavar="[RUN]",
-        help="A run; the newest one if none is given.",
+        help="A run. [default: the newest one]",
         autocompletion=completion.runs,
     ),
 ]
@@ -78,11 +78,13 @@ Preset = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The config to start from; a preset of several cells is a sweep.",
+        help="The preset to start from; a preset with several cells is a sweep.",
         autocompletion=completion.presets,
     ),
 ]
-Sweep = Annotated[list[str] | None, typer.Option(metavar="FIELD=A,B,C", help="Vary a field; several make a grid.")]
+Sweep = Annotated[
+    list[str] | None, typer.Option(metavar="FIELD=A,B,C", help="Vary a field; several options make a grid.")
+]
 StoreOption = Annotated[
     str | None,
     typer.Option("--store", metavar="PATH|URI", envvar="ENGRAM_STORE", help=f"The store. [default: {DEFAULT_STORE}]"),
@@ -96,22 +98,26 @@ ProbesFolder = Annotated[
 ]
 Commit = Annotated[
     bool,
-    typer.Option("--commit", help="Write nothing; show the commitment to the configuration, given away first."),
+    typer.Option(
+        "--commit", help="Write nothing; print the commitment to the configuration, to send to the owner first."
+    ),
 ]
 Nonce = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="What the other party named once it had the commitment.", show_default=False),
+    typer.Option(
+        metavar="TEXT", help="The nonce that the owner chose after receiving the commitment.", show_default=False
+    ),
 ]
-NonceBy = Annotated[str | None, typer.Option(metavar="WHO", help="Who named the nonce.", show_default=False)]
+NonceBy = Annotated[str | None, typer.Option(metavar="WHO", help="Who chose the nonce.", show_default=False)]
 More = Annotated[
     int | None,
-    typer.Option("--most", metavar="N", help="Of a run that ends once it is decided: go on up to so many pairs."),
+    typer.Option("--most", metavar="N", help="For a run that stops once it is decided: continue up to N pairs."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 
 
 class GivenOptions:
-    """Options as given on a command line, by name; None for an option that is not given."""
+    """Options of a command line by name; None for an option that is not given."""
 
     declared: ClassVar[Mapping[str, Option]]
 
@@ -146,7 +152,7 @@ class RunOptions(GivenOptions):
     declared = EXECUTION
 
     def replace(self, **changes: Any) -> RunOptions:
-        """These options with others in the place of some."""
+        """These options with some values replaced."""
         return RunOptions(**{**self._given, **changes})
 
     def words(self) -> list[str]:
@@ -177,22 +183,23 @@ NO_OPTIONS = RunOptions()
 
 @dataclass(frozen=True)
 class StoppingOptions:
-    """When a run ends before its plan does: each field is an option of `plan` and `run`."""
+    """Early stopping of a run: each field is an option of `plan` and `run`."""
 
     until: Annotated[
         str | None,
         typer.Option(
             metavar="decided",
-            help="End once the ranks of drawn features accuse, however often one looks; all pairs are needed to clear.",
+            help="Stop once the ranks of drawn features show memorisation, at an error rate that holds for any number "
+            "of looks; not detected needs all pairs.",
         ),
     ] = None
     alpha: Annotated[
         float | None,
-        typer.Option(metavar="P", help="With --until decided: how often it accuses wrongly, at most. [default: 0.05]"),
+        typer.Option(metavar="P", help="With --until decided: the maximum rate of false findings. [default: 0.05]"),
     ] = None
     most: Annotated[
         int | None,
-        typer.Option(metavar="N", help="With --until decided: the pairs to train at most. [default: as configured]"),
+        typer.Option(metavar="N", help="With --until decided: the maximum number of pairs. [default: as configured]"),
     ] = None
 
     def apply(self, spec: Spec) -> Spec:
@@ -202,7 +209,7 @@ class StoppingOptions:
         if self.until is None:
             for name in ("alpha", "most"):
                 if getattr(self, name) is not None:
-                    raise SpecError(f"--{name} is given without --until; it must go with --until decided")
+                    raise SpecError(f"--{name} is given without --until; add --until decided")
             return spec
         if self.until != "decided":
             raise SpecError(f"until is {self.until!r}; it must be decided")
@@ -214,14 +221,14 @@ TO_THE_END = StoppingOptions()
 
 @dataclass(frozen=True)
 class GateOptions:
-    """What a pipeline asks of the answer: each field is an option of `run`, `resume`, `report` and `results`."""
+    """The gate of a pipeline: each field is an option of `run`, `resume`, `report` and `results`."""
 
     fail_on: Annotated[
         str | None, typer.Option(metavar="ANSWER,...", help="Exit with code 4 if the answer is one of these.")
     ] = None
     junit: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write the answers as JUnit XML, a test case for each cell of a sweep."),
+        typer.Option(metavar="FILE", help="Write the answers as JUnit XML, one test case per cell of a sweep."),
     ] = None
 
 
@@ -229,10 +236,10 @@ NO_GATE = GateOptions()
 
 
 def take_run_options(command_name: str = "") -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Replace each parameter that stands for a group of options by those options, in the signature that typer reads.
+    """Replace each parameter that represents a group of options by these options, in the signature that typer reads.
 
-    A group is a dataclass, whose fields are options, or a subclass of `GivenOptions`, whose options are those that the
-    command of this name takes. The command itself gets one value for each group.
+    A group is a dataclass, whose fields are options, or a subclass of `GivenOptions`, of which the command takes the
+    options meant for its name. The command receives one value for each group.
     """
 
     def expand(command: Callable[..., R]) -> Callable[..., R]:
@@ -261,7 +268,7 @@ def take_run_options(command_name: str = "") -> Callable[[Callable[..., R]], Cal
 
 
 def _group_parameters(group: Any, command: str) -> dict[str, inspect.Parameter] | None:
-    """The parameters of a group of options; None for an annotation that is none."""
+    """The parameters of a group of options; None for any other annotation."""
     if not isinstance(group, type):
         return None
     if issubclass(group, GivenOptions):
@@ -284,7 +291,7 @@ def command_line_spec(
     store: str | None = None,
     options: RunOptions = NO_OPTIONS,
 ) -> Spec:
-    """What a command line asks for."""
+    """The specification that a command line describes."""
     from orchestrator.spec import specification
     from orchestrator.spec.resolve import read_spec
 

@@ -1,4 +1,4 @@
-"""The commands that write pages: the report of a run, and two runs side by side."""
+"""The commands that write pages: the report of a run, and a comparison of two runs."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from orchestrator.cli.terminal import emit, show
 def report(
     run: OptionalRun = None,
     show_images: ShowImages = None,
-    browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_pdf: Annotated[
         bool,
-        typer.Option("--pdf", help="Print it to report.pdf, too, by Chromium, Chrome or Edge."),
+        typer.Option("--pdf", help="Also print it to report.pdf, with Chromium, Chrome or Edge."),
     ] = False,
     card: Annotated[
-        bool, typer.Option("--card", help="Print what belongs into a model card: model-index as YAML, and a section.")
+        bool, typer.Option("--card", help="Print the parts of a model card: model-index as YAML, and a section.")
     ] = False,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="The certificate's title.")] = None,
-    auditor: Annotated[str | None, typer.Option(metavar="TEXT", help="Who audits.")] = None,
-    client: Annotated[str | None, typer.Option(metavar="TEXT", help="For whom.")] = None,
-    purpose: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
+    auditor: Annotated[str | None, typer.Option(metavar="TEXT", help="The auditor's name.")] = None,
+    client: Annotated[str | None, typer.Option(metavar="TEXT", help="The client's name.")] = None,
+    purpose: Annotated[str | None, typer.Option(metavar="TEXT", help="The purpose of the audit.")] = None,
     details: Annotated[
         str | None,
-        typer.Option(metavar="FILE.yaml", help="A file with some of title, auditor, client and purpose."),
+        typer.Option(metavar="FILE.yaml", help="A file with any of title, auditor, client and purpose."),
     ] = None,
     store: StoreOption = None,
     gate: GateOptions = NO_GATE,
     json: Json = False,
 ) -> int:
-    """Write the report of a run, as far as it has come.
+    """Write the report of a run, from the results available so far.
 
-    One file that needs no network, with its figures as SVG files beside it. ENGRAM_BROWSER names the program that
-    prints with --pdf, where it is not on PATH. What is said of its title, auditor, client and purpose is kept with the
-    run, and stands at the top of its certificate with a place to sign; "" takes it away.
+    The report is one file that works offline; its figures are also written as SVG files next to it. ENGRAM_BROWSER
+    names the program for --pdf if it is not on PATH. Title, auditor, client and purpose are stored with the run and
+    appear at the top of its certificate, with space for a signature; "" removes an entry.
     """
     from pathlib import Path
 
@@ -87,14 +87,14 @@ def report(
 
 def compare(
     a: Annotated[str, typer.Argument(metavar="RUN", help="A run.", show_default=False)],
-    b: Annotated[str, typer.Argument(metavar="RUN", help="Another one.", show_default=False)],
-    out: Annotated[str | None, typer.Option(metavar="FILE.html", help="Write the comparison as a page, too.")] = None,
+    b: Annotated[str, typer.Argument(metavar="RUN", help="The other run.", show_default=False)],
+    out: Annotated[str | None, typer.Option(metavar="FILE.html", help="Also write the comparison as a page.")] = None,
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
     """Compare two runs side by side.
 
-    Their settings, where they were computed, both answers, and the summaries row by row.
+    Shows their settings, environments and answers, and the summaries row by row.
     """
     from orchestrator.cli import verdict
     from orchestrator.inspection import compare, pages, status

@@ -1,8 +1,8 @@
 """Progress of a run: a live display on a terminal, otherwise a plain line on stderr at intervals.
 
-It begins before the run is planned: reading data and digests, planning and starting Ray take time, too.
+It begins before the run is planned: reading data and digests, planning and starting Ray also take time.
 
-It only observes. Errors of a display never affect the run.
+Errors of a display never affect the run.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from orchestrator.quantities import format_duration, printable, printable_lines
 from orchestrator.run_folder.progress import Event, RunProgress
 
 SECONDS = 10.0  # between plain lines
-SLOW = 1.0  # seconds after which a step without jobs is told in a plain line
-LOOK = 0.2  # seconds between looks at whether a line is due
+SLOW = 1.0  # seconds after which a step without jobs gets a plain line
+LOOK = 0.2  # seconds between checks for a due line
 BLANK = "\N{NO-BREAK SPACE}"  # within numbers and names, so that a live line breaks between its parts
 
 
@@ -32,15 +32,15 @@ def message(event: Event) -> str | None:
         case "failed" if "key" in event:
             return f"failed: {_job(event)}: {event['error']}"
         case "lost":
-            return f"lost, to be sent again: {_job(event)}: {event['cause']}"
+            return f"lost, will be sent again: {_job(event)}: {event['cause']}"
         case "missing":
-            return f"an input of {_job(event)} is gone or damaged; it is computed again"
+            return f"an input of {_job(event)} is missing or damaged and is computed again"
         case "damaged":
-            return f"damaged, to be computed again: {_job(event)}: {event['problem']}"
+            return f"damaged, will be computed again: {_job(event)}: {event['problem']}"
         case "differs":
-            return f"{_job(event)} came out differently than the result that is stored; both are kept"
+            return f"the new result of {_job(event)} differs from the stored one; both are kept"
         case "refused":
-            return f"the store refuses to be written: {event['cause']}"
+            return f"cannot write to the store: {event['cause']}"
         case "told":
             return str(event["line"])
     return None
@@ -61,7 +61,7 @@ def line(tally: RunProgress) -> str:
         parts.append(tally.phase)
     if (rate := tally.models_per_minute) is not None:
         parts.append(f"{rate:.1f} models/min")
-    parts.append(f"{format_duration(tally.elapsed)} passed")
+    parts.append(f"{format_duration(tally.elapsed)} elapsed")
     if left := tally.left_in_words:
         parts.append(f"{left} left")
     return ", ".join(parts)
@@ -71,7 +71,8 @@ def line(tally: RunProgress) -> str:
 def watching(live: bool | None = None, tell: Callable[[str], None] = say) -> Iterator[Callable[[Event], None]]:
     """An observer for a run, with its display while the context lasts.
 
-    `live` draws on the terminal; by default if stderr is one that takes control codes. Otherwise lines go to `tell`.
+    `live` draws on the terminal; this is the default if stderr is a terminal with control codes. Otherwise lines go to
+    `tell`.
     """
     tally = RunProgress()
     shown = supports_colour(sys.stderr) if live is None else live
@@ -129,7 +130,7 @@ def _live(tally: RunProgress) -> Iterator[Callable[[str], None]]:
             yield lambda text: live.console.print(printable_lines(text))
         finally:
             tally.take({"event": "step", "step": ""})
-            live.transient = not tally.planned  # of a run that never began nothing is left to see
+            live.transient = not tally.planned  # a run that never began leaves no line
             live.refresh()
 
 

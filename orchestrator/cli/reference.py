@@ -1,7 +1,6 @@
-"""What stands in `docs` as the code has it: the commands with their options, the rules of the audits' verdicts,
-and the controls that the audits speak to.
+"""The generated parts of `docs`: commands and options, rules of verdicts, and controls that the audits relate to.
 
-`python -m orchestrator.cli.reference docs` writes them between the two marks of each page that has them.
+`python -m orchestrator.cli.reference docs` writes them between the two markers of each page.
 """
 
 from __future__ import annotations
@@ -26,33 +25,33 @@ CONTROLS_BEGIN = "<!-- the controls, from here on written by `make docs` -->\n"
 END = "<!-- up to here -->\n"
 
 EXIT_CODES = {
-    0: "done: every planned result was read and is sound",
-    1: "an error, or a pause: the message says what to mend; of `engram verify`, something is damaged; of a run, its "
-    "report could not be drawn",
+    0: "done: every planned result was read and is intact",
+    1: "an error, or a pause: the message says what to fix; from `engram verify`, something is damaged; from a run, "
+    "its report could not be drawn",
     2: "bad usage or configuration",
     3: "finished, with failed jobs",
-    4: "the answer is one of those of `--fail-on`",
-    130: "interrupted, by Ctrl-C or SIGTERM",
+    4: "the answer is listed in `--fail-on`",
+    130: "interrupted by Ctrl-C or SIGTERM",
 }
-# Those that no option names.
+# Variables without an option.
 ENVIRONMENT = {
-    "ENGRAM_DATA": "the folder in which data sets are found by their names",
+    "ENGRAM_DATA": "the folder of data sets that are given by name",
     "ENGRAM_FOREIGN_MEMORY": (
-        "the memory that reading a third-party model, table or data set may take, such as `8GB`; by default half of "
-        "the machine's"
+        "the memory limit for reading a third-party model, table or data set, such as `8GB`; by default half of the "
+        "machine's memory"
     ),
-    "ENGRAM_CACHE": "where decoded images are kept; by default `~/.cache/engram`",
-    "ENGRAM_RUNS": "where the files of runs lie whose store is a bucket; by default `./engram-runs`",
-    "AWS_ENDPOINT_URL": "another server than Amazon's for `s3://`; the usual AWS variables hold besides",
-    "AZURE_STORAGE_ACCOUNT_NAME": "the account of `az://`; the usual variables of Azure's storage hold besides",
-    "ENGRAM_BROWSER": "the Chromium, Chrome or Edge with which `engram report --pdf` prints",
-    "COLUMNS": "how wide a terminal is, where it cannot be asked",
-    "NO_COLOR": "no colours in the terminal",
+    "ENGRAM_CACHE": "the folder of decoded images; by default `~/.cache/engram`",
+    "ENGRAM_RUNS": "the folder for the files of runs if the store is a bucket; by default `./engram-runs`",
+    "AWS_ENDPOINT_URL": "a server other than Amazon's for `s3://`; the usual AWS variables also apply",
+    "AZURE_STORAGE_ACCOUNT_NAME": "the account of `az://`; the usual Azure storage variables also apply",
+    "ENGRAM_BROWSER": "the Chromium, Chrome or Edge that prints for `engram report --pdf`",
+    "COLUMNS": "the width of the terminal in columns",
+    "NO_COLOR": "turns off colours in the terminal",
 }
 
 
 def write_pages(folder: Path) -> None:
-    """Write the page of the commands, the rules of every audit that has some, and the schemas of all audits."""
+    """Write the page of the commands, the rules of every audit with rules, and the schemas of all audits."""
     (folder / "schema").mkdir(exist_ok=True)
     commands = folder / "commands.md"
     commands.write_text(update_page(commands.read_text()))
@@ -74,7 +73,7 @@ def rules_page(folder: Path, name: str) -> Path:
 
 
 def update_page(page: str) -> str:
-    """A page with what stands between its two marks written anew."""
+    """The page with the text between its two markers replaced."""
     before, _, rest = page.partition(BEGIN)
     return before + BEGIN + "\n" + "\n".join(_reference()) + "\n" + END + rest.partition(END)[2]
 
@@ -100,7 +99,7 @@ def _reference() -> Iterator[str]:
 
 
 def _walk_commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """The command with its name, or those below it with theirs."""
+    """The command and its name, or its subcommands and their names."""
     if hasattr(command, "commands"):
         for below, each in command.commands.items():
             yield from _walk_commands(f"{name} {below}", each)
@@ -126,7 +125,7 @@ def _summary(command: Any) -> str:
 
 
 def _option_syntax(parameter: Any) -> str:
-    """An argument or an option with its other names and its value, as code."""
+    """An argument, or an option with all its names and its value, as code."""
     if parameter.param_type_name == "argument":
         return _code(parameter.metavar or parameter.name.upper())
     names = ", ".join((*parameter.opts, *parameter.secondary_opts))
@@ -134,7 +133,7 @@ def _option_syntax(parameter: Any) -> str:
 
 
 def _environment(commands: Any) -> dict[str, str]:
-    """Every variable that is read, with what it is: of those in place of an option, the option's help."""
+    """The meaning of every environment variable; for a variable that replaces an option, the option's help."""
     options = [each for command in commands.values() for each in command.params if isinstance(each.envvar, str)]
     instead = {each.envvar: f"`{each.opts[0]}`: {_cell(each.help)}" for each in options}
     return ENVIRONMENT | instead
@@ -150,15 +149,15 @@ def _cell(text: str) -> str:
 
 
 def rewrite_rules(page: str, rules: Rules[object], config: object) -> str:
-    """A page with the rules between its two marks, at the numbers of the config.
+    """The page with the rules, at the config's numbers, between its two markers.
 
-    ValueError where the page lacks the marks.
+    Raises ValueError if the page lacks the markers.
     """
     return _rewrite(page, RULES_BEGIN, rules.format_list(config))
 
 
 def rewrite_controls(page: str) -> str:
-    """A page with the tables of the controls that our own audits speak to between its two marks."""
+    """The page with the tables of the controls that the audits relate to between its two markers."""
     attacks = {name: audits.find(name).audit.wording.attacks for name in audits.names()}
     return _rewrite(page, CONTROLS_BEGIN, format_tables({name: tried for name, tried in attacks.items() if tried}))
 

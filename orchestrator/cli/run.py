@@ -35,8 +35,8 @@ from orchestrator.errors import SpecError
 from orchestrator.spec.options import EXECUTION
 from orchestrator.store import store_location
 
-FEW = 6  # sets of images that are listed by name
-PROBES = {"images": "picture", "records": "record", "questions": "question"}  # their kinds, and what one is called
+FEW = 6  # names of image sets that are listed
+PROBES = {"images": "image", "records": "record", "questions": "question"}  # key of the result -> noun
 
 
 @take_run_options("plan")
@@ -50,7 +50,7 @@ def plan(
     options: RunOptions = NO_OPTIONS,
     json: Json = False,
 ) -> None:
-    """Show what would run, what is stored, and for how long.
+    """Show the jobs of a run, the results already stored, and the expected time.
 
     Starts nothing.
     """
@@ -84,10 +84,10 @@ def run(
     gate: GateOptions = NO_GATE,
     json: Json = False,
 ) -> int:
-    """Run an audit to its end.
+    """Run an audit to completion.
 
-    Stored results are not computed again. Kill it at any moment: the same command continues where it stopped.
-    Cells of a preset whose data are missing are left out and named; the same command runs them once the data are there.
+    Stored results are reused. After an interruption of any kind, the same command continues where the run stopped.
+    Cells of a preset whose data are missing are skipped and listed; the same command runs them once the data exist.
     """
     from orchestrator.cli import verdict
     from orchestrator.cli.gate import open_gate, pass_gate
@@ -139,9 +139,9 @@ def resume(
 ) -> int:
     """Continue a run, sweep or search where it stopped.
 
-    The newest unfinished one, if none is named; of a search's trials, the search. A search goes on as by engram search
-    --resume. With --most a run that ends once it is decided goes on with more pairs, as a run of its own that has the
-    same first ones.
+    Without a name, the newest unfinished run is continued; for a trial of a search, the search. A search continues as
+    with engram search --resume. With --most, a run that stops once it is decided continues with more pairs, as a new
+    run with the same first pairs.
     """
     from orchestrator.cli import search, verdict
     from orchestrator.cli.gate import open_gate, pass_gate
@@ -160,7 +160,7 @@ def resume(
         if is_search(journal.about()):
             if most is not None:
                 raise SpecError(
-                    f"--most is given, and {journal.run} is a search, whose trials train all of their pairs"
+                    f"--most is given, but {journal.run} is a search, and its trials train all of their pairs"
                 )
             _check_search_options(journal.run, options, gate)
             return search.resume_search(journal.run, opened, how, store, json)
@@ -178,12 +178,14 @@ def resume(
 
 
 def _check_search_options(search: str, options: RunOptions, gate: GateOptions) -> None:
-    """Raise SpecError for an option that the runs of a search do not take."""
+    """Raise SpecError for an option that a search does not accept."""
     given = {name: options[name] for name, option in EXECUTION.items() if "search" in option.not_of}
     for name, value in {**given, **vars(gate)}.items():
         if value is not None:
             option = f"--{name.replace('_', '-')}"
-            raise SpecError(f"{option} is given, and {search} is a search: see engram search --help")
+            raise SpecError(
+                f"{option} is not an option of searches, and {search} is a search: see engram search --help"
+            )
 
 
 def probes(
@@ -197,32 +199,32 @@ def probes(
     store: StoreOption = None,
     json: Json = False,
 ) -> None:
-    """Write the images, records or questions that somebody else's model is to be asked about.
+    """Write images, records or questions for the owner of a third-party model to evaluate.
 
-    Nothing is trained. README.txt in the folder says how the model's outputs are returned. Beside it FOLDER-key.csv
-    says what each picture or question is: keep it until you have them. Of forgetting, FOLDER-split.csv says which
-    pictures are D_Q and which are held back; of text, which secrets are to be put into the training data beforehand.
+    Nothing is trained. README.txt in the folder explains how to return the model's outputs. FOLDER-key.csv identifies
+    each image or question; keep it private until you have the outputs. For forgetting, FOLDER-split.csv lists the
+    images of D_Q and the held-out images; for text, it lists the secrets to insert into the training data.
 
-    If the owner should not have to trust you with the draw and the analysis: give away what --commit shows, let the
-    owner name a nonce of 16 characters or more that nobody could foresee, and write the folder with --nonce. A run with
-    another configuration than the committed one is then refused.
+    To let the owner verify the draw and the analysis: send the commitment that --commit prints, let the owner choose
+    an unpredictable nonce of at least 16 characters, and write the folder with --nonce. A run with a configuration
+    other than the committed one is then refused.
     """
     from orchestrator.inspection.probes import commit_draw, hand_out
     from orchestrator.quantities import format_count
 
     asked = command_line_spec(what, fields, preset, store=store)
     if nonce is None and nonce_by is not None:
-        raise SpecError("--nonce-by is given without --nonce; it must be who named the nonce")
+        raise SpecError("--nonce-by is given without --nonce; add the nonce")
     if commit:
         made = commit_draw(asked)
         if json:
             emit(asdict(made))
         else:
             show(made.commitment)
-            say(f"it holds the secret and this configuration: {dumps(made.configuration, sort_keys=True)}")
+            say(f"it covers the secret and this configuration: {dumps(made.configuration, sort_keys=True)}")
         return
     if out is None:
-        raise SpecError("--out is missing; it must be the folder to write, or --commit given, which writes none")
+        raise SpecError("--out is missing; give the folder to write, or --commit, which writes none")
     folder = output_folder("--out", out)
     written = hand_out(asked, folder, nonce, nonce_by)
     if json:
@@ -234,12 +236,12 @@ def probes(
     kind, noun = next(each for each in PROBES.items() if each[0] in written)
     show(f"{format_count(written[kind], noun)} in {written['folder']}, in {sets}: {', '.join(few)}")
     if "key" in written:
-        show(f"what each {noun} is (for yourself alone): {written['key']}")
+        show(f"key that identifies each {noun} (keep it private): {written['key']}")
     if "commitment" in written:
-        show(f"its SHA-256, which README.txt tells the owner: {written['commitment']}")
+        show(f"SHA-256 of the key, which README.txt gives to the owner: {written['commitment']}")
     if "settings" in written:
         show(f"run the audit with: {' '.join(map(shlex.quote, written['settings']))}")
     if "split" in written:
-        show(f"what to know beforehand (for yourself alone): {written['split']}")
+        show(f"split of the data (keep it private): {written['split']}")
     if "warning" in written:
         show(written["warning"])

@@ -1,4 +1,4 @@
-"""The command that searches training choices."""
+"""The command that searches training settings."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ SomeSearch = Annotated[
     str | None,
     typer.Argument(
         metavar="[AUDIT|FILE|SEARCH]",
-        help="An audit's name, or a YAML file; with --resume a search, the newest if none is given.",
+        help="An audit's name, or a YAML file; with --resume a search. [default: the newest search]",
         show_default=False,
         autocompletion=completion.audits_and_files,
     ),
 ]
 Over = Annotated[
     list[str] | None,
-    typer.Option(metavar="FIELD=A,B,C", help="What may vary: values, a range low..high, or log(low..high)."),
+    typer.Option(metavar="FIELD=A,B,C", help="Vary a field: values, a range low..high, or log(low..high)."),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue a search as it was asked for.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue a search with its original settings.")]
 LISTED = 12  # trials that are shown
 
 
@@ -64,10 +64,11 @@ def search(
     options: RunOptions = NO_OPTIONS,
     json: Json = False,
 ) -> int:
-    """Search the training that remembers least for the accuracy you need.
+    """Search for the training that memorises least at the accuracy you need.
 
-    Trials are runs of the audit with other training choices. The one that remembers least is audited again with fresh
-    seeds, and the answer rests on that. Kill it at any moment: the same command, or --resume, continues it.
+    Trials are runs of the audit with different training settings. The trial that memorises least is audited again with
+    fresh seeds, and the answer comes from that audit. After an interruption of any kind, the same command, or --resume,
+    continues the search.
     """
     from orchestrator.cli.progress import watching
     from orchestrator.searches import searching
@@ -88,7 +89,7 @@ def search(
 
 
 def resume_search(name: str, opened: Store, how: Execution, store: str | None, json: bool) -> int:
-    """Continue the search of this name as it was asked for, and print its answer; return the exit code."""
+    """Continue the search of this name with its original settings, and print its answer; return the exit code."""
     from orchestrator.cli.progress import watching
     from orchestrator.run_folder.journal import Journal, check_key_format
     from orchestrator.searches import definition
@@ -104,7 +105,7 @@ def resume_search(name: str, opened: Store, how: Execution, store: str | None, j
 def _run_search(
     search: Search, opened: Store, how: Execution, store: str | None, shown: ExitStack, observe: Observer, json: bool
 ) -> int:
-    """Make the search, draw and deliver it, and print its answer and the front; return the exit code."""
+    """Run the search, draw and deliver its page, and print its answer and the front; return the exit code."""
     from orchestrator.cli import verdict
     from orchestrator.cli.verdict import display_recommendation, display_trials
     from orchestrator.inspection import search_results, status
@@ -121,7 +122,7 @@ def _run_search(
     for trial in ended.failed:
         say(f"failed: trial {trial.number}: {trial.note}")
     if ended.left:
-        say(f"not ended: {ended.left}; go on with: {goes_on}")
+        say(f"not finished: {ended.left}; continue with: {goes_on}")
     if json:
         emit(verdict.shape(status.status(Journal(opened.folder("runs", ended.name)), opened)))
         return code
@@ -130,7 +131,7 @@ def _run_search(
     objectives = search.objectives
     made = trials.table(ended.trials, objectives).to_pylist()
     best = [row for row in made if row["front"]]
-    # Those on the front by what they memorise, then the fresh audits.
+    # The trials on the front by memorisation, then the fresh audits.
     best.sort(key=lambda row: -objectives.memorization.sign * row["memorization"])
     again = [row for row in made if row["part"] == search_results.FRESH and row["memorization"] is not None]
     display_trials([*best[:LISTED], *again], (objectives.memorization.name, objectives.utility.name))
@@ -151,14 +152,14 @@ def _new_search(
     asked: dict[str, Any],
     options: RunOptions,
 ) -> tuple[Spec, Search, Execution]:
-    """The search that the command line and the file ask for."""
+    """The search that the command line and the file describe."""
     from orchestrator.searches import definition as searches
     from orchestrator.searches.definition import parse_domains
     from orchestrator.spec import resolve, specification
     from orchestrator.store import is_there
 
     if what is None:
-        raise SpecError("what is to be searched? give an audit or a file, or --resume")
+        raise SpecError("the audit is missing; give an audit or a file, or --resume")
     spec = command_line_spec(what, fields, preset, store=store, options=options)
     found = searches.search_from_spec(spec, parse_domains(over or ()), asked)
     if not is_there(store_location(spec.store)):  # so that no empty store is left behind if data is missing
@@ -169,7 +170,7 @@ def _new_search(
 def _reopen_search(
     what: str | None, given: Mapping[str, Any], store: str | None, asked: Mapping[str, Any], options: RunOptions
 ) -> tuple[Spec, Search, Execution]:
-    """The search of this name, or the newest; what it is about cannot be changed, by what is `given` either."""
+    """The search of this name, or the newest. Raises SpecError for an option that would change its question."""
     from orchestrator.run_folder.journal import check_key_format
     from orchestrator.searches import definition as searches
     from orchestrator.searches.searching import find_search
@@ -178,7 +179,7 @@ def _reopen_search(
     fixed = ("sampler", "sampler_seed", "rungs", "keep_one_in")
     for name, value in {**given, **{f"--{name.replace('_', '-')}": asked.get(name) for name in fixed}}.items():
         if value is not None:
-            raise SpecError(f"{name} is given with --resume; that would be another search: leave out --resume")
+            raise SpecError(f"{name} is given with --resume; it would change the search: leave out --resume")
     with command_store(store) as opened:
         journal = find_search(opened, what)
         check_key_format(journal)

@@ -1,4 +1,4 @@
-"""The store that a command works on, and the handling of unexpected errors."""
+"""The store of a command, its output paths, and the handling of unexpected errors."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ DEBUG = "--debug"
 
 @contextlib.contextmanager
 def command_store(location: str | None, create: bool = False) -> Iterator[Store]:
-    """The store for a command. An unexpected error ends as one line; its traceback is kept in the store."""
+    """The store for a command. An unexpected error becomes one line; its traceback is written to the store."""
     from orchestrator.store import is_there, open_store
 
     place = store_location(location)
     if not create and not is_there(place):
         raise SpecError(
-            f"there is no store at {place}; run something first, or give its place by --store or ENGRAM_STORE"
+            f"there is no store at {place}; run an audit first, or give the location by --store or ENGRAM_STORE"
         )
     opened = open_store(place, create)
     try:
         yield opened
     except KeyboardInterrupt:
-        say("engram: stopped at once; what is stored stays, and the same command goes on from there")
+        say("engram: stopped at once; stored results are kept, and the same command continues from there")
         raise
     except (EngramError, BrokenPipeError, typer.Exit):
         raise
@@ -49,18 +49,18 @@ def command_store(location: str | None, create: bool = False) -> Iterator[Store]
         if isinstance(error, OSError) and error.errno in atomic_write.AWAY:
             where = error.filename or opened.location
             raise StoreError(
-                f"cannot use {where}: {error.strerror}; the same command goes on once that is mended"
+                f"cannot use {where}: {error.strerror}; fix this, then repeat the command to continue"
             ) from error
         raise EngramError(_save_traceback(error, opened)) from error
 
 
 @contextlib.contextmanager
 def report_interrupt() -> Iterator[None]:
-    """Say that the command has stopped, on Ctrl-C before it has a store."""
+    """Report that the command has stopped, on Ctrl-C before it has a store."""
     try:
         yield
     except KeyboardInterrupt:
-        say("engram: stopped; nothing was begun")
+        say("engram: stopped; nothing was started")
         raise
 
 
@@ -73,9 +73,9 @@ def _save_traceback(error: Exception, opened: Store) -> str:
     try:
         path = opened.folder("crashes") / f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{time.time_ns() % 10**9:09d}.txt"
         path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-    except (EngramError, OSError) as refused:  # reported besides the original error
-        return f"{line} (a fault of engram's own; with {DEBUG} you see where, since no note can be left: {refused})"
-    return f"{line} (a fault of engram's own; its traceback is in {path})"
+    except (EngramError, OSError) as refused:  # reported together with the original error
+        return f"{line} (a bug in engram; {DEBUG} shows the traceback, which could not be saved: {refused})"
+    return f"{line} (a bug in engram; its traceback is in {path})"
 
 
 def store_option(location: str | None) -> str:
@@ -86,17 +86,18 @@ def store_option(location: str | None) -> str:
 
 
 def path_of(option: str, text: str) -> Path:
-    """The path given by an option. Raises SpecError for the home of an unknown user."""
+    """The path given by an option. Raises SpecError for the home directory of an unknown user."""
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise SpecError(f"{option} {text}: there is no home of that name") from None
+        raise SpecError(f"{option} {text}: there is no user of that name") from None
 
 
 def output_file(option: str, text: str, suffixes: Collection[str] = ()) -> Path:
-    """The path of the file that an option has written at the end of a command, checked before the work begins.
+    """The path of a file to be written when a command ends, checked before the work begins.
 
-    Raises SpecError if it has none of the `suffixes`, or cannot be written: a folder, or one that is missing, say.
+    Raises SpecError if it has none of the `suffixes`, or cannot be written: for example a folder, or a file in a folder
+    that does not exist.
     """
     if not text.strip():
         raise SpecError(f"{option} is empty; it must be the file to write")
@@ -111,15 +112,15 @@ def output_file(option: str, text: str, suffixes: Collection[str] = ()) -> Path:
             path.unlink()
     except (OSError, ValueError) as error:
         if not path.absolute().parent.is_dir():
-            raise SpecError(f"{option} is {text}; the folder it is written to must exist") from None
+            raise SpecError(f"{option} {text}: the folder {path.parent} does not exist") from None
         raise SpecError(f"{option} {text} cannot be written: {getattr(error, 'strerror', None) or error}") from None
     return path
 
 
 def output_folder(option: str, text: str) -> Path:
-    """The path of the folder that an option has filled at the end of a command, checked before the work begins.
+    """The path of a folder to be filled when a command ends, checked before the work begins.
 
-    Raises SpecError if it is no folder, or cannot be made or written to.
+    Raises SpecError if it is not a folder, or cannot be created or written to.
     """
     if not text.strip():
         raise SpecError(f"{option} is empty; it must be the folder to write")
@@ -137,5 +138,5 @@ def output_folder(option: str, text: str) -> Path:
 
 
 def one_line(error: object) -> str:
-    """The message of an error in one line."""
+    """The message of an error as one line."""
     return printable(" ".join(str(error).split())).removesuffix(".")

@@ -43,7 +43,8 @@ class Messages(io.FileIO):
 def stand_in() -> None:
     """Make `sys.stdout` and `sys.stderr` usable streams, even if their descriptors are closed.
 
-    A closed descriptor is opened on /dev/null, so that no file of the store gets its number and libraries' output.
+    A closed descriptor is opened on /dev/null, so that no file of the store gets its number, and with it the output of
+    libraries.
     """
     for number in (0, 1, 2):
         try:
@@ -64,7 +65,7 @@ def give_up_output() -> None:
 
 
 def _text(raw: io.FileIO, before: TextIO | None) -> TextIO:
-    """A text stream on this, with the encoding of the stream `before`."""
+    """A text stream on `raw` with the encoding of the stream `before`."""
     encoding = getattr(before, "encoding", None) or "utf-8"
-    # A character that the encoding lacks is escaped, so that a table is printed even with such a name.
+    # A character that the encoding lacks is escaped, so that a name that contains one does not prevent the output.
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding, "backslashreplace", line_buffering=True)

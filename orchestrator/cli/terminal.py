@@ -1,6 +1,6 @@
 """Output of commands: tables and JSON on stdout, everything else on stderr.
 
-Colour and live displays only on a terminal, and not with NO_COLOR. Lines are as long as the terminal, or COLUMNS.
+Colour and live displays need a terminal, and NO_COLOR turns them off. Lines are as long as the terminal, or COLUMNS.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDE = 10_000  # columns if the output is not a terminal: nothing is cut or folded in a file
-USUAL = 80  # columns of a terminal that does not say how many it has
+USUAL = 80  # columns of a terminal of unknown width
 GAP = 2  # blanks between columns
 LONGEST_WORD = 24  # characters: a longer word of a name may be broken
 NUMBER = re.compile(r"[-+<\[( ]*\.?\d")  # also an interval, a date, a time
 
 
 def supports_colour(stream: TextIO) -> bool:
-    """Whether colours and live displays may be written: on a terminal that takes them, and not with NO_COLOR."""
+    """Whether colours and live displays may be written: on a terminal that supports them, without NO_COLOR."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def columns(stream: TextIO) -> int:
-    """The columns that a line may take: COLUMNS, else those of the terminal, else any number."""
+    """The columns that a line may take: COLUMNS, else the terminal's width, else any number."""
     asked = os.environ.get("COLUMNS", "")
     if asked.isdecimal() and int(asked) > 0:
         return int(asked)
@@ -96,7 +96,7 @@ def paragraph(text: str, style: str = "", lead: str = "", before: str = "") -> N
 
 
 def _apply_style(text: str, style: str) -> str:
-    """The text in a style of rich's, as stdout takes it: unchanged where it is no terminal, and with NO_COLOR."""
+    """The text in one of rich's styles; unchanged if stdout is not a terminal, or with NO_COLOR."""
     if not supports_colour(sys.stdout):
         return text
     from rich.text import Text
@@ -173,7 +173,7 @@ def numbers(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _merge_setting(row: Mapping[str, str]) -> dict[str, str]:
-    """The row with its setting behind the metric, for a narrow terminal."""
+    """The row with its setting appended to the metric, for a narrow terminal."""
     varied = row.get("setting")
     metric = f"{row['metric']} ({varied})" if varied else row["metric"]
     return {name: metric if name == "metric" else text for name, text in row.items() if name != "setting"}
@@ -186,7 +186,7 @@ def setting_text(setting: str | None) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, the texts of its cells, whether they stand to the right, and the narrowest it may be."""
+    """A column: its name, the texts of its cells, and whether they are right-aligned."""
 
     name: str
     cells: tuple[str, ...]
@@ -203,7 +203,7 @@ class Column:
 
 
 def align_columns(rows: Sequence[Mapping[str, str]], right: Collection[str], width: int) -> list[str] | None:
-    """The names of the columns and the rows, as lines of at most `width` characters; None where they cannot be.
+    """The names of the columns and the rows, as lines of at most `width` characters; None if they do not fit.
 
     The columns are the keys of the rows; those named by `right` are right-aligned.
     """
@@ -219,7 +219,7 @@ def align_columns(rows: Sequence[Mapping[str, str]], right: Collection[str], wid
 
 
 def stack_rows(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
-    """Each row in a paragraph: its first value, then all others by name, without the empty ones."""
+    """Each row as a paragraph: its first value, then all other non-empty values by name."""
     drawn = []
     for row in rows:
         (name, first), *rest = row.items()
@@ -282,7 +282,7 @@ def _split(text: str) -> list[str]:
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int] | None:
-    """The width of each column, the widest ones narrowed until all fit; None where they cannot."""
+    """The width of each column, the widest ones narrowed until all fit; None if they cannot."""
     widths = [column.natural for column in columns]
     excess = sum(widths) + GAP * (len(widths) - 1) - width
     least = [column.narrowest for column in columns] if excess > 0 else []

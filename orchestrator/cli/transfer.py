@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 Origin = Annotated[
     str, typer.Argument(metavar="FROM", help="A store: a folder, s3://bucket/prefix or az://container/prefix.")
 ]
-Target = Annotated[str, typer.Argument(metavar="TO", help="Another store; it is made if there is none.")]
+Target = Annotated[str, typer.Argument(metavar="TO", help="Another store; it is created if it does not exist.")]
 
 store_app = typer.Typer(
-    help="Copy a store to another place: a folder to a bucket, say.",
+    help="Copy a store to another location, for example a folder to a bucket.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -30,12 +30,12 @@ store_app = typer.Typer(
 
 @store_app.command("copy")
 def copy(origin: Origin, target: Target, json: Json = False) -> int:
-    """Copy to TO what it lacks of the results, checkpoints, tracebacks and runs of FROM.
+    """Copy results, checkpoints, tracebacks and runs that are missing in TO from FROM.
 
     Each result and checkpoint is checked against its digest before it is copied, and each file is read back. Nothing
-    is removed; a result is never replaced, a run's folder is where FROM has the longer log. The same command goes on
-    where a copy was cut off. Links in FROM are not followed. Exit 1 if damaged files, links
-    or pipes were left, each of which is named; engram verify --store FROM sets damaged results aside.
+    is removed; a result is never replaced; a run's folder is replaced if FROM has the longer log. The same command
+    continues an interrupted copy. Links in FROM are not followed. The exit code is 1 if damaged files, links or pipes
+    were skipped, each of which is listed; engram verify --store FROM sets damaged results aside.
     """
     from orchestrator.store.transfer import copy_store
 
@@ -45,9 +45,9 @@ def copy(origin: Origin, target: Target, json: Json = False) -> int:
 
 @store_app.command("sync")
 def sync(origin: Origin, target: Target, json: Json = False) -> int:
-    """Copy in both directions, so that both stores have the results and runs of both.
+    """Copy in both directions, so that both stores have all results and runs.
 
-    As engram store copy FROM TO, and then TO FROM.
+    Equals engram store copy FROM TO, then engram store copy TO FROM.
     """
     from orchestrator.store.transfer import copy_store
 
@@ -64,7 +64,7 @@ def _report(copies: list[tuple[Store, Store, Transfer]], json: bool) -> int:
         if not json:
             size = format_size(done.bytes)
             files = f"{format_count(done.copied, 'file')}, {size}, copied to {target.location}"
-            show(f"{files}; {done.present:,} were there")
+            show(f"{files}; {done.present:,} existed already")
         for name in done.damaged:
             say(f"engram: {origin.location}/{printable(name)} is damaged and was not copied")
         for name, reason in done.irregular.items():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orchestrator.runs.report import Report
     from tasks.contract.verdict import Tone
 
-CHANGED = re.compile(r"(is|are) not (the one|those) that (was|were) pinned")  # in errors of jobs
+CHANGED = re.compile(r"(is|are) not (the one|those) that (was|were) pinned|(expected|has) digest")  # in errors of jobs
 LISTED = 20  # failures, or cells of a sweep, that are shown
 FIRST = 5  # rows of a summary that are shown at a run's end
 STYLES: Mapping[Tone, str] = {"accused": "bold red", "cleared": "bold green", "open": "bold yellow"}
@@ -33,7 +33,7 @@ OBJECTIVES = ("memorization", "utility")
 def shape(run: Report | Status) -> dict[str, Any]:
     """The JSON of a run. `report` is a path, `mlflow` an address; null if there is none.
 
-    Of a search with how many of its trials were made, and what it recommends.
+    For a search it includes the number of trials and the recommendation.
     """
     of_search: dict[str, Any] = {}
     if run.search is not None:
@@ -52,25 +52,25 @@ def shape(run: Report | Status) -> dict[str, Any]:
 
 
 def display(report: Report, store: str | None, json: bool, left_out: Sequence[str] = ()) -> int:
-    """Print how a run ended: its numbers, failures and how to continue; the run last. Returns the exit code.
+    """Print a run's failures, answer, numbers and next command, and the run itself in the last line.
 
-    `left_out` are the lines of the preset's cells that were left out, which come right before the run.
+    `left_out` are the lines about skipped cells of the preset, printed before the last line. Returns the exit code.
     """
     again = f"engram resume {report.run}{store_option(store)}"
     failures(report.failures)
     if report.damaged:
-        say(f"{report.damaged} results were found damaged or gone, and computed again")
+        say(f"{report.damaged} results were damaged or missing and were computed again")
     if report.differing and report.store:
         say(
-            f"{format_count(report.differing, 'result')} came out differently when computed once more; "
-            f"the first stays, the other lies in {report.store.location}/conflicts"
+            f"{format_count(report.differing, 'result')} differed when computed again; "
+            f"the first is kept, the other is in {report.store.location}/conflicts"
         )
     if report.state == "failed":
         say(f"{format_count(report.jobs['failed'], 'job')} failed; {_advice(report.failures, again)}")
     elif report.state == "decided":
         say(report.note)
     elif report.state != "finished":
-        say(f"{report.state}{f': {report.note}' if report.note else ''}; go on with: {again}")
+        say(f"{report.state}{f': {report.note}' if report.note else ''}; continue with: {again}")
     if json:
         cells = {"cells": [shape(cell) for cell in report.cells]} if report.cells else {}
         missing = [{"setting": dict(cell.setting), "problem": cell.problem} for cell in report.left_out]
@@ -79,10 +79,10 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
     with suppress(StoreError):  # the reason for the run's end has been printed
         _print_answer(report, store)
     jobs = report.jobs
-    counts = f"{jobs['stored']} of {jobs['planned']} jobs stored, {jobs['done']} done now, {jobs['failed']} failed"
+    counts = f"{jobs['stored']} of {jobs['planned']} jobs stored, {jobs['done']} computed now, {jobs['failed']} failed"
     folder = f"{report.store.location}/runs/{report.run}" if report.store else ""
     page = f"report {report.page}" if report.page else folder
-    by_ui = ", shown by engram ui" if report.mlflow and not report.mlflow.startswith("http") else ""
+    by_ui = ", view with engram ui" if report.mlflow and not report.mlflow.startswith("http") else ""
     tracked = f"; MLflow {report.mlflow}{by_ui}" if report.mlflow else ""
     for line in left_out:
         show(line)
@@ -91,7 +91,7 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
 
 
 def status_line(status: Status) -> str:
-    """A run in one line."""
+    """The state of a run as one line."""
     jobs = status.jobs
     trials = "" if status.search is None else f"{_describe_trials(status.search)}, "
     parts = [
@@ -113,13 +113,12 @@ def _describe_look(look: Mapping[str, Any] | None) -> str:
 
 
 def ray_lines(status: Status) -> list[str]:
-    """Where Ray's own pages are."""
+    """The addresses of Ray's own pages."""
     return [f"Ray's page on the {about}: {address}" for about, address in status.ray.items()]
 
 
 def _describe_trials(search: SearchResults) -> str:
-    """How many of a search's trials have been made, in words."""
-    return f"{search.made} of {format_count(search.planned, 'trial')} made"
+    return f"{search.made} of {format_count(search.planned, 'trial')} done"
 
 
 def row(status: Status, answer: str) -> dict[str, Any]:
@@ -131,7 +130,7 @@ def row(status: Status, answer: str) -> dict[str, Any]:
     state = status.state
     if status.search is not None:
         state += "" if state == "finished" else f", {_describe_trials(status.search)}"
-    elif state not in ("finished", "unreadable"):  # of a decided run, too, how much less it took
+    elif state not in ("finished", "unreadable"):  # also for a decided run, which needed fewer jobs than planned
         state += f", {jobs['stored']} of {format_count(jobs['planned'], 'job')}"
     if jobs["failed"]:
         state += f", {jobs['failed']} failed"
@@ -146,14 +145,14 @@ def row(status: Status, answer: str) -> dict[str, Any]:
 
 
 def _cells(status: Status) -> str:
-    """What a sweep or search is made of; empty for a single run."""
+    """The number of cells of a sweep, or the fields of a search; empty for a single run."""
     if status.search is not None:
         return f"search over {', '.join(status.search.settings['over'])}"
     return f"{len(status.cells)} cells" if status.cells else ""
 
 
 def failures(failed: Iterable[tuple[str, str, str]]) -> None:
-    """Print the failed jobs; those of one task that failed in the same way in one line, with the first one's key."""
+    """Print the failed jobs; jobs of one task with the same error share a line, with the key of the first."""
     alike: dict[tuple[str, str], list[str]] = {}
     for key, task, error in failed:
         alike.setdefault((task, error), []).append(key)
@@ -163,24 +162,24 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
     if len(alike) > LISTED:
         say(f"... and {len(alike) - LISTED} more kinds of failure")
     if alike:
-        say(f"its traceback and what it printed: engram logs {next(iter(alike.values()))[0][:12]}")
+        say(f"for the traceback and output of the first: engram logs {next(iter(alike.values()))[0][:12]}")
 
 
 def _advice(failed: Iterable[tuple[str, str, str]], again: str) -> str:
-    """What to do about failed jobs; `again` is the command that tries them again.
+    """The next step after failed jobs; `again` is the command that repeats them.
 
-    That does not help where a file or data set has changed: the run is of the content that was there when it began.
+    Repeating does not help if a file or data set has changed: a run uses the content that it was started with.
     """
     if not any(CHANGED.search(error) for _, _, error in failed):
         return f"try again with: {again}"
     return (
-        "what they read has changed since the run began. Give the command by which it was begun (engram run ...) once "
-        f"more: that is a new run, of what is there now. Or put the old content back, and go on with: {again}"
+        "their input files have changed since the run began. Repeat the original command (engram run ...) to start a "
+        f"new run with the present files. Or restore the old files, and continue with: {again}"
     )
 
 
 def _print_answer(report: Report, store: str | None) -> None:
-    """Print the answer, the numbers to read first, and where the rest is; of a sweep those of its cells."""
+    """Print the answer, the most important numbers, and the commands that show the rest; for a sweep, for each cell."""
     from orchestrator.inspection import results
     from orchestrator.run_folder.journal import Journal
 
@@ -214,7 +213,7 @@ def _print_run_answer(report: Report, journal: Journal) -> int:
 
 
 def _print_sweep_answers(report: Report, journal: Journal) -> int:
-    """Print a row for each cell of a sweep: its answer and the number on which it rests; return how many."""
+    """Print a row for each cell of a sweep: its answer and the number behind it. Returns the number of rows."""
     from orchestrator.inspection import answers
 
     assert report.store is not None
@@ -237,19 +236,19 @@ def _print_sweep_answers(report: Report, journal: Journal) -> int:
 
 
 def _show_sweep_error(report: Report) -> None:
-    """Print how often the cells of a sweep accuse wrongly, all together, as their folders record it."""
+    """Print the total rate of false findings over the cells of a sweep, as their folders record it."""
     looks = [cell.look for cell in report.cells]
     summed = [look["summed_error"] for look in looks if look is not None and look["summed_error"] is not None]
     if summed:
         show("")
         paragraph(
-            f"over all {len(report.cells)} cells, at most {max(summed):g} of 100 such sweeps of models that keep "
-            "nothing accuse"
+            f"over all {len(report.cells)} cells: if the models memorised nothing, at most {max(summed):g} of 100 such "
+            "sweeps would report a finding"
         )
 
 
 def _cell_row(cell: CellAnswer) -> dict[str, str]:
-    """A cell of a sweep in a table: what tells it apart, its answer, and the number on which that rests."""
+    """A cell of a sweep as a table row: its varied fields, its answer, and the number behind it."""
     from orchestrator.inspection import answers
 
     row = cell.row or {}
@@ -272,11 +271,11 @@ def lines(answer: Mapping[str, Any]) -> list[str]:
         if name == "traceback" and value:
             shown += ["traceback", *(f"  {line}" for line in value.rstrip().splitlines())]
         elif name == "nearest" and value:
-            fields = (f"{path} is {cell(one)}, there {cell(other)}" for path, (one, other) in value["fields"].items())
-            version = [f"version is {value['version'][0]}, there {value['version'][1]}"] if "version" in value else []
-            inputs = ["its inputs are others"] if "inputs" in value else []
+            fields = (f"{path} is {cell(one)}, not {cell(other)}" for path, (one, other) in value["fields"].items())
+            version = [f"version is {value['version'][0]}, not {value['version'][1]}"] if "version" in value else []
+            inputs = ["inputs differ"] if "inputs" in value else []
             shown += [
-                f"nearest     {value['key'][:16]}, stored, of the same task:",
+                f"nearest     {value['key'][:16]}, a stored result of the same task:",
                 *_indent((*fields, *version, *inputs)),
             ]
         elif isinstance(value, list) and value and isinstance(value[0], Mapping):
@@ -302,7 +301,7 @@ def display_trials(rows: Sequence[Row], names: tuple[str, str] = OBJECTIVES, mos
 
 
 def display_recommendation(answer: SearchAnswer) -> None:
-    """Print what a search recommends."""
+    """Print the recommendation of a search."""
     paragraph(answer.sentence, STYLES[answer.tone], answer.answer.capitalize())
 
 
@@ -341,7 +340,7 @@ def display_comparison(comparison: Comparison) -> None:
         show(f"{letter}  {run} ({audit})")
     show("")
     differing = [*_differing("config", comparison.fields), *_differing("made with", comparison.environment)]
-    table(differing or [{"": "they differ neither in their config nor in what they were made with"}])
+    table(differing or [{"": "same configuration and same environment"}])
     show("")
     rows = [
         {"metric": pair.metric, "setting": setting_text(pair.setting)}

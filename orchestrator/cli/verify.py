@@ -1,4 +1,4 @@
-"""The command that checks what is stored, or a page, against its digests."""
+"""The commands that check stored results or a page against their digests, and sign a page."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ def verify(
     ] = None,
     file: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH", help="Of a page: where a model, file or data set lies that it rests on."),
+        typer.Option(metavar="PATH", help="For a page: the path of a model, file or data set that it depends on."),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Of a page: exit 1 if anything was not checked, too.")
+        bool, typer.Option("--strict", help="For a page: also exit 1 if anything was not checked.")
     ] = False,
     key: Annotated[
         str | None,
-        typer.Option(metavar="KEY.pub", help="Of a page: the SSH key whose signature must be beside it."),
+        typer.Option(metavar="KEY.pub", help="For a page: the SSH key that must have signed it."),
     ] = None,
     store: StoreOption = None,
     json: Json = False,
 ) -> int:
-    """Check every stored table against its digest; or a report page, and what it rests on, against its seal.
+    """Check every stored table against its digest, or a report page and its sources against its seal.
 
-    Damaged results are moved to quarantine, and computed again when their run is resumed. A page's tables are looked
-    for in the store that --store names, then in the one that the page lies in, then in the default one: the first that
-    has its run. From that store the page is drawn again and compared. Nothing is asked of a network.
+    Damaged results are moved to quarantine, and computed again when their run is resumed. The tables of a page are
+    read from the first store that has its run: the store given by --store, the one that contains the page, or the
+    default one. The page is drawn again from that store and compared. No network is used.
     """
     if page is not None:
         named = store if _is_flag(context, "store") else None
@@ -54,11 +54,11 @@ def verify(
         path = _find_page(page, store)
         return _verify_page(path, file or [], public, named, store_location(store), json, strict)
     if key is not None:
-        raise SpecError("--key is given without a page; say which: engram verify report.html --key KEY.pub")
+        raise SpecError("--key is given without a page; name it: engram verify report.html --key KEY.pub")
     if strict:
-        raise SpecError("--strict is given without a page; of a store every result is checked")
+        raise SpecError("--strict is given without a page; in a store every result is always checked")
     if file:
-        raise SpecError("--file is given without a page; say which: engram verify report.html --file ...")
+        raise SpecError("--file is given without a page; name it: engram verify report.html --file ...")
     with command_store(store) as opened:
         keys = sorted(opened.keys())
         damaged = list(opened.verify(keys))
@@ -75,9 +75,9 @@ LONGEST = 80  # characters of a name in a message
 
 
 def _find_page(word: str, location: str | None) -> Path:
-    """The file of this name, or else the page of the run that is meant.
+    """The file of this name, or else the page of the run of this name.
 
-    Raises SpecError if there is neither, and if the run has no page.
+    Raises SpecError if neither exists, and if the run has no page.
     """
     from orchestrator.inspection import pages, status
 
@@ -100,7 +100,7 @@ def _find_page(word: str, location: str | None) -> Path:
 
 
 def _is_flag(context: typer.Context, name: str) -> bool:
-    """Whether this option is given on the command line, rather than by the environment or not at all."""
+    """Whether this option is given on the command line rather than by the environment."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -110,15 +110,15 @@ def sign(
     key: Annotated[
         str,
         typer.Option(
-            "--key", metavar="KEY", help="Your SSH key; its public part, if an agent holds it.", show_default=False
+            "--key", metavar="KEY", help="Your SSH key, or its public part if an agent has the key.", show_default=False
         ),
     ],
     json: Json = False,
 ) -> None:
-    """Sign a report page with an SSH key, so that others know who vouches for it.
+    """Sign a report page with an SSH key, so that others can verify its author.
 
-    The signature lies beside it, FILE.sig. The page's seal holds the digests of its tables and of what was audited, so
-    it covers these, too. Others check it by engram verify FILE --key KEY.pub, or by ssh-keygen.
+    The signature is written to FILE.sig. The page's seal contains the digests of its tables and of the audited model
+    and data, so the signature covers these too. Others check it with engram verify FILE --key KEY.pub, or ssh-keygen.
     """
     from orchestrator.inspection.signatures import sign_file
 
@@ -156,7 +156,7 @@ def _verify_page(
         show(f"{counts['agrees']} agree, {counts['changed']} changed, {counts['unchecked']} not checked{against}")
         if counts["unchecked"]:
             hint = "" if strict or counts["changed"] else " (--strict makes this exit 1)"
-            show(f"Of {len(done)} things {counts['unchecked']} were not checked: nothing is said of them{hint}")
+            show(f"{counts['unchecked']} of {len(done)} items were not checked, so they may have changed{hint}")
     return 1 if counts["changed"] or (strict and counts["unchecked"]) else 0
 
 

@@ -1,4 +1,4 @@
-"""Executors run calls and report their outcomes. They decide nothing."""
+"""Executors run calls and report their outcomes; they make no decisions."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from orchestrator.store import Store
 
 
 class Executor(Protocol):
-    """Runs calls somewhere. Every submitted call comes back from `wait` exactly once, unless it was cancelled."""
+    """Runs calls. `wait` returns every submitted call exactly once, unless it was cancelled."""
 
-    slots: int  # calls that can run at one time
-    window: int  # calls worth having submitted at one time, besides those for GPUs
-    gpus: int  # that calls can use; one if there is none yet, and calls wait for it
-    gpu_types: Mapping[str, int]  # these by type, as far as the executor knows types
-    growing: bool  # whether an autoscaler brings more GPUs for calls that wait
-    sharers: int  # calls that can share one of them at most
-    inside: bool  # whether calls run inside `wait`, in the thread that calls it
-    pages: Mapping[str, str]  # of Ray's dashboard on the "driver" and on the "nodes"; empty where there is none
+    slots: int  # number of simultaneous calls
+    window: int  # useful number of submitted calls at a time, without GPU calls
+    gpus: int  # number of usable GPUs; one if there is none yet and calls wait for it
+    gpu_types: Mapping[str, int]  # number of GPUs by type, if the executor knows types
+    growing: bool  # whether an autoscaler adds GPUs for waiting calls
+    sharers: int  # maximum number of calls per GPU
+    inside: bool  # whether calls run inside `wait`, in the calling thread
+    pages: Mapping[str, str]  # pages of Ray's dashboard for "driver" and "nodes"; empty without a dashboard
 
     @property
     def pending(self) -> int:
-        """The number of calls that are submitted and neither ended nor cancelled."""
+        """The number of submitted calls that have neither ended nor been cancelled."""
 
     def submit(self, call: Call) -> None: ...
 
     def take_back(self, unwanted: Callable[[Call], bool]) -> Sequence[Call]:
-        """Take back the unwanted calls that have not begun; they do not come back from `wait`."""
+        """Take back the unwanted calls that have not begun; `wait` does not return them."""
 
     def lacks(self) -> str | None:
-        """What submitted calls ask for and the executor has none of, "GPU" or "processor"; None if nothing."""
+        """The resource that submitted calls need and the executor lacks, "GPU" or "processor"; None if none."""
 
     def wait(self, seconds: float) -> Sequence[Finished]:
         """The calls that have ended, waiting up to `seconds` for the first."""
 
     def running(self) -> Sequence[tuple[Call, float]]:
-        """The calls known to be running, each with an upper bound of its seconds so far."""
+        """The calls known to be running, each with an upper bound of its elapsed seconds."""
 
     def end(self, call: Call, why: str) -> None:
-        """End a running call and its worker; it comes back as lost, with this cause.
+        """End a running call and its worker; the call is returned as lost, with this cause.
 
-        Calling it again makes sure of the end. A call that turns out not to have begun stays submitted.
+        Calling it again enforces the end. A call that has not begun stays submitted.
         """
 
     def halt(self) -> None:
-        """Begin no more calls: those not begun are cancelled, running ones go on."""
+        """Begin no more calls: calls that have not begun are cancelled, running calls continue."""
 
     def cancel(self) -> None:
-        """Cancel all submitted calls as soon as possible; none of them comes back."""
+        """Cancel all submitted calls as soon as possible; none is returned."""
 
     def close(self) -> None: ...
 
@@ -64,10 +64,10 @@ def open_executor(
 ) -> Executor:
     """The executor for an address: `none` is this process, anything else Ray (None: a cluster on this machine).
 
-    A cluster that is started here has Ray's `dashboard` if asked for.
+    A cluster that is started here has Ray's `dashboard` if requested.
 
-    Raises ClusterError unless every node of a cluster that was there before has the same code and versions, the store,
-    and the pinned `data`, which are asked for with such a cluster alone.
+    Raises ClusterError unless every node of an existing cluster has the same code and versions, the store, and the
+    pinned `data`. `data` is called only for an existing cluster.
     """
     if address == "none":
         from orchestrator.executors.local import LocalExecutor

@@ -1,7 +1,7 @@
 """A call: jobs of one task sent to one worker together, and the possible outcomes of each.
 
-The worker side reads inputs from the store, computes, and commits each result before it answers. Only keys, configs
-and outcomes travel; tables do not.
+The worker reads inputs from the store, computes, and stores each result before it answers. Only keys, configs and
+outcomes are transferred, not tables.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RAN_OUT: Mapping[MemoryKind, str] = {"host": "the host's memory ran out", "devic
 class Item:
     """One job of a call: `function` is `module:name`, `config` plain data, `inputs` keys.
 
-    A link may continue from the states of the links `before` it, nearest first, and `leaves` its own for the next.
+    A link may continue from the checkpoints of the links `before` it, nearest first, and `leaves` its own for the next.
     """
 
     key: str
@@ -56,29 +56,29 @@ class Item:
 
 @dataclass(frozen=True)
 class Call:
-    """Jobs of one task for one worker. `delay` (seconds) is how long to wait before sending it (a retry's back-off)."""
+    """Jobs of one task for one worker. `delay` is the time in seconds before it is sent (a retry's back-off)."""
 
     number: int
     task: str
     items: tuple[Item, ...]
-    gpus: float = 0.0  # the part of a GPU that it takes, or how many
+    gpus: float = 0.0  # the fraction of a GPU, or the number of GPUs
     delay: float = 0.0
-    sharers: int = 1  # calls that its GPU carries at one time
+    sharers: int = 1  # simultaneous calls on its GPU
     way: compute_context.StrategyName = "auto"
-    members: int | None = None  # models in one step at most
+    members: int | None = None  # maximum number of models in one step
     runs: tuple[str, ...] = ()  # the run that stores the strategy choices, and its kin; empty: nothing is stored
-    keep: bool = False  # whether every training leaves its state, even if no link follows
-    gpu_type: str = ""  # of the GPU that it is for, as Ray names it; empty: any
-    memory: float = 0.0  # bytes of the host's memory that it takes; 0: unknown, infinite: all that a machine has
-    stand_ins: Mapping[str, str] = field(default_factory=dict)  # digests of code that is accepted as the same
+    keep: bool = False  # whether every training leaves its checkpoint, even without a next link
+    gpu_type: str = ""  # the required type of GPU, as Ray names it; empty: any
+    memory: float = 0.0  # bytes of host memory needed; 0: unknown, infinite: all memory of a machine
+    stand_ins: Mapping[str, str] = field(default_factory=dict)  # digests of code that is accepted as equivalent
 
 
 @dataclass(frozen=True)
 class Done:
     """The job's result is in the store. `seconds` is its share of the call's computing time.
 
-    `differs`: the key already had a different result; both are kept. `measured` is what the task noted of the GPU
-    that computed it, `memory` the most bytes of the host's memory that its process took in this call; 0: unknown.
+    `differs`: the key already had a different result; both are kept. `measured` is the task's measurement of the GPU
+    that computed it, `memory` the maximum host memory of its process during this call in bytes; 0: unknown.
     """
 
     key: str
@@ -91,7 +91,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """The task function raised: final for this run."""
+    """The task function raised an exception: final for this run."""
 
     key: str
     error: str  # one line: type and message
@@ -100,7 +100,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Missing:
-    """Inputs are absent or were damaged (and set aside): their producers must run again."""
+    """Inputs are absent or were damaged (and set aside): the jobs that produce them must run again."""
 
     key: str
     inputs: tuple[str, ...]
@@ -108,9 +108,9 @@ class Missing:
 
 @dataclass(frozen=True)
 class Lost:
-    """Not the job's fault: the worker died (`died`), its node went away, or reading or the environment failed.
+    """Not caused by the job: the worker died (`died`), its node went away, or reading or the environment failed.
 
-    `exhausted` is the memory that ran out, if that is why.
+    `exhausted` is the memory that ran out, if this is the cause.
     """
 
     key: str
@@ -132,7 +132,7 @@ Outcome = Done | Failed | Missing | Lost | Refused
 
 @dataclass(frozen=True)
 class Computation:
-    """How a result was computed: seconds, jobs of the call, calls on the GPU, what the task noted, what it printed."""
+    """The computation of a result: seconds, jobs of the call, calls on the GPU, the task's notes and its output."""
 
     seconds: float
     together: int
@@ -144,7 +144,7 @@ class Computation:
 
 @dataclass(frozen=True)
 class Finished:
-    """A call that has ended, with one outcome per item, and what its worker read and wrote.
+    """A call that has ended, with one outcome per item, and its worker's reads and writes.
 
     `messages` are lines for the user.
     """
@@ -156,11 +156,11 @@ class Finished:
 
 
 class Poisoned(Exception):
-    """This process must end: after a CUDA error nothing works on that device."""
+    """This process must end: after a CUDA error the device is unusable in it."""
 
 
 def perform(call: Call, store: Store) -> Finished:
-    """Compute a call's jobs here and store each result as its job ends, with the task's notes.
+    """Compute a call's jobs here, and store each result with the task's notes when its job ends.
 
     Any error of a job becomes its outcome.
     """
@@ -193,14 +193,14 @@ def perform(call: Call, store: Store) -> Finished:
             compute_context.note()  # clear: notes on this result do not belong to the next
             outcomes.append(_commit(item, result, made, store, states.left.pop(item.key, None)))
             if marks(_function_of(item)).many is None:
-                printed.clear()  # nor does what was printed
+                printed.clear()  # neither does the output
     if call.gpus:
         _let_go()
     return Finished(call, tuple(outcomes), tuple(states.messages), tuple(transfers))
 
 
 class Checkpoints:
-    """The checkpoints that a call's jobs may continue from, and those `left` by them until they are stored, by key."""
+    """The checkpoints that a call's jobs may continue from, and new ones `left` by them until stored, by key."""
 
     def __init__(self, store: Store, keep: bool) -> None:
         self.left: dict[str, bytes] = {}
@@ -219,7 +219,7 @@ class Checkpoints:
             except Absent:
                 continue
             except Damaged as error:
-                self.messages.append(f"{error}; {item.key[:12]} goes on from an earlier one, or starts anew")
+                self.messages.append(f"{error}; {item.key[:12]} continues from an earlier one, or starts again")
 
     def _leave(self, item: Item, data: bytes) -> None:
         self.left[item.key] = data
@@ -275,7 +275,7 @@ def _results(
                 yield pending.pop(index), time.perf_counter() - clock, result
                 clock = time.perf_counter()
         broken: Exception = RuntimeError("the task computed several jobs at once and left this one out")
-    except StoreError as error:  # the strategy could not be stored: no job's fault, and smaller parts would not help
+    except StoreError as error:  # the strategy could not be stored: smaller calls would not help
         for item in pending.values():
             yield item, 0.0, error
         return
@@ -286,7 +286,7 @@ def _results(
 
 
 class _JointFailure(Exception):
-    """Several jobs failed together, which may succeed one by one; `exhausted` as of `Lost`."""
+    """Several jobs failed together, which may succeed one by one; `exhausted` as in `Lost`."""
 
     def __init__(self, line: str, exhausted: MemoryKind | None) -> None:
         super().__init__(line)
@@ -315,16 +315,16 @@ def _commit(item: Item, result: pa.Table | Exception, made: Computation, store: 
         return _commit(item, error, made, store, None)
     record = _record(item, made)
     try:
-        if state is not None:  # before the result: once that is stored, this job is not run again
+        if state is not None:  # before the result, because a job with a stored result is not run again
             store.write_state(item.key, state)
         written = store.write(item.key, result, record)
     except Unwritable as error:
         return Refused(item.key, str(error))
     except (StoreError, OSError) as error:
         return Lost(item.key, _line(error))
-    except TypeError as refused:  # a table of a type that no store can hold
+    except TypeError as refused:  # a table of a type that cannot be stored
         return _commit(item, refused, made, store, None)
-    with contextlib.suppress(StoreError, OSError):  # the result is stored, whatever is left of an earlier failure
+    with contextlib.suppress(StoreError, OSError):  # the result is stored even if an old failure cannot be removed
         store.clear_failure(item.key)
     differs, measured = written is WriteEffect.CONFLICT, GpuMeasurement.from_notes(made.notes)
     return Done(item.key, made.seconds, made.worker, differs, measured, record["host_bytes"])
@@ -364,7 +364,7 @@ def _let_go() -> None:
 
 
 def _line(error: BaseException) -> str:
-    """An exception in one line, which says which memory ran out if that is what happened."""
+    """An exception as one line, with the exhausted memory if that is the cause."""
     text = " ".join(str(error).split())
     line = f"{type(error).__name__}: {text}" if text else type(error).__name__
     exhausted = hardware.exhausted_memory(error)

@@ -1,4 +1,4 @@
-"""A Ray cluster as an executor sees it: its machines, which of its calls run, and why one was lost."""
+"""A Ray cluster from the view of an executor: its machines, its running calls, and the causes of lost calls."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from orchestrator.executors.calls import RAN_OUT, Call
 from tasks.worker.hardware import MemoryKind
 
 LABEL = "ray.io/node-group"  # of machines that Ray's launcher, or KubeRay, has started
-GPU_LABEL = "ray.io/accelerator-type"  # such as A100, which Ray finds out when it starts on a machine with a GPU
+GPU_LABEL = "ray.io/accelerator-type"  # such as A100; Ray sets it when it starts on a machine with a GPU
 OTHER = "other"  # the type of GPUs without that label
-MEMORY_GRAIN = 2**28  # bytes: calls whose needs differ by less are alike to Ray, which reuses workers for such
+MEMORY_GRAIN = 2**28  # bytes; requests are rounded to it, since Ray reuses workers only for equal requests
 ANSWER_SECONDS = 5.0
-CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # why a call was lost, and whether its worker died of it
+CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # the cause of a lost call, and whether its worker died
     exceptions.WorkerCrashedError: ("its worker process died", True),
     exceptions.OutOfMemoryError: (f"{RAN_OUT['host']}, so Ray ended its worker process", True),
     exceptions.NodeDiedError: ("its node went away", False),
@@ -28,7 +28,7 @@ CAUSES: Mapping[type[Exception], tuple[str, bool]] = {  # why a call was lost, a
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine of a cluster, with its resources and labels, Ray's id of it, and the name that people know it by."""
+    """A machine of a cluster: its resources and labels, its id in Ray, and its readable name."""
 
     resources: Mapping[str, float]
     labels: Mapping[str, str]
@@ -43,7 +43,7 @@ class Machine:
 
     @property
     def computes(self) -> bool:
-        """Whether calls may run there: a head may have nothing to compute on."""
+        """Whether calls may run there: a head may have no processors."""
         return any(self.resources.get(kind, 0) > 0 for kind in ("CPU", "GPU"))
 
     @property
@@ -61,13 +61,13 @@ def gpu_types(machines: Iterable[Machine]) -> dict[str, int]:
 
 
 def gpu_selector(gpu_type: str, types: Iterable[str]) -> dict[str, str]:
-    """Ray's label selector of the machines whose GPUs are of one of several types."""
+    """Ray's label selector for the machines with GPUs of one type among several."""
     labelled = ",".join(sorted(name for name in types if name != OTHER))
     return {GPU_LABEL: f"!in({labelled})" if gpu_type == OTHER else gpu_type}
 
 
 def memory_to_ask(call: Call, machines: Iterable[Machine]) -> int:
-    """The bytes of memory to ask Ray for: what a call is known to take, at most all of a machine that can run it."""
+    """The bytes of memory to request: the known need of a call, limited to the largest machine that can run it."""
     if not call.memory:
         return 0
     kind = "GPU" if call.gpus else "CPU"
@@ -80,10 +80,10 @@ def memory_to_ask(call: Call, machines: Iterable[Machine]) -> int:
 
 
 def infeasible_requests() -> Sequence[Mapping[str, float]]:
-    """What calls ask for that, so the autoscaler says, no machine has that it may start.
+    """The resource requests that no machine of the autoscaler can satisfy.
 
-    Ray does not tell which types of machines there are, but which of the calls that wait none of them can run (as
-    `ray status` shows it). That is believed only while no machine is being started.
+    Ray does not report the available types of machines, only the waiting calls that none of them can run, as
+    `ray status` shows them. This is reliable only while no machine is being started.
     """
     state = private_ray.read_autoscaling_state(ANSWER_SECONDS)
     if state is None or state.pending_instances or state.pending_instance_requests:
@@ -92,18 +92,18 @@ def infeasible_requests() -> Sequence[Mapping[str, float]]:
 
 
 def lack_gpus(infeasible: Iterable[Mapping[str, float]]) -> bool:
-    """Whether no machine that the autoscaler may start has a GPU, while calls ask for one."""
+    """Whether calls request a GPU and no machine of the autoscaler has one."""
     return any(bundle.keys() == {"GPU"} and bundle["GPU"] <= 1 for bundle in infeasible)
 
 
 @dataclass
 class Sent:
-    """A submitted call that has not come back. Times are seconds of one monotonic clock."""
+    """A submitted call that has not returned. Times are seconds of one monotonic clock."""
 
     call: Call
-    memory: int = 0  # bytes that it asks for
-    since: float | None = None  # when there was a place for it to run in
-    asked: float | None = None  # when it was asked whether it has begun
+    memory: int = 0  # requested bytes
+    since: float | None = None  # when a slot became free for it
+    asked: float | None = None  # when a test began whether it has started
     begun: bool = False  # whether it is known to have begun
     taken: bool = False  # whether it was taken back before it began
     ending: float | None = None  # when it was first asked to end
@@ -113,7 +113,7 @@ class Sent:
 def calls_with_slots(sent: Iterable[Sent], slots: int, gpus: float, now: float) -> list[tuple[Call, float]]:
     """The calls that have a slot, in the order they were sent, each with the seconds since it got the slot.
 
-    On a cluster that others use too, a call may begin later than that.
+    On a shared cluster, a call may begin later.
     """
     calls = []
     for entry in sent:
@@ -129,7 +129,7 @@ def calls_with_slots(sent: Iterable[Sent], slots: int, gpus: float, now: float) 
 
 
 def reason(error: Exception) -> tuple[str, bool, MemoryKind | None]:
-    """The cause of a lost call in one line, whether its worker process died, and the memory that ran out."""
+    """The cause of a lost call as one line, whether its worker process died, and the exhausted memory."""
     for kind, (cause, died) in CAUSES.items():
         if isinstance(error, kind):
             return cause, died, "host" if kind is exceptions.OutOfMemoryError else None

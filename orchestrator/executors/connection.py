@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster: whether one answers at an address, and a cluster of our own on this machine."""
+"""The connection to a Ray cluster: a check that one answers at an address, and a private cluster on this machine."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from orchestrator.executors.guard import Guard
 from orchestrator.executors.session_folder import session_variables
 from orchestrator.spec.specification import host_and_port
 
-OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel
-# When the head is gone for a minute, Ray would end this process by itself, before it has closed its run.
+OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes are transferred
+# By default Ray ends this process when the head has been away for a minute, before it has closed its run.
 OURS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
 PROBE_SECONDS = 3.0
-# HTTP/2, which gRPC speaks: the client's preface with an empty SETTINGS frame; a server answers with its own at once.
+# HTTP/2, used by gRPC: the client's preface with an empty SETTINGS frame, which a server answers at once.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 SETTINGS = 4
-CHECK = "is it up (`ray status` there), the port its GCS port (6379 by default), and open to this machine?"
+CHECK = "check that it runs (`ray status` there), that the port is its GCS port (6379 by default) and open to this host"
 
 
 def reachable(host: str, port: int, seconds: float = PROBE_SECONDS) -> bool:
@@ -44,7 +44,7 @@ def reachable(host: str, port: int, seconds: float = PROBE_SECONDS) -> bool:
 
 
 def probe(address: str) -> None:
-    """Raise ClusterError, within PROBE_SECONDS in all, unless a gRPC server answers at the address."""
+    """Raise ClusterError, after at most PROBE_SECONDS, unless a gRPC server answers at the address."""
     host, port = host_and_port(address)
     troubles = [f"no Ray cluster at {address}: no answer in {PROBE_SECONDS:g} s; {CHECK}"]
 
@@ -60,7 +60,7 @@ def probe(address: str) -> None:
 
 
 def _trouble(address: str, host: str, port: int, end: float) -> str:
-    """The problem at an address, in one line; empty if there is none."""
+    """The problem at an address, as one line; empty if there is none."""
     try:
         connection = socket.create_connection((host, port), timeout=PROBE_SECONDS)
     except OSError as error:
@@ -72,10 +72,10 @@ def _trouble(address: str, host: str, port: int, end: float) -> str:
                 return ""
     except (OSError, KeyError) as error:  # ssl.SSLError is an OSError
         why = f"{error} is not set" if isinstance(error, KeyError) else getattr(error, "reason", None) or error
-        return f"no TLS with {address}: {why}; do the files of RAY_TLS_* belong to its authority, and name its address?"
+        return f"no TLS with {address}: {why}; check that the files of RAY_TLS_* match its authority and its address"
     if encrypts:
-        return f"what answers at {address} is not Ray, or refuses the certificate of RAY_TLS_SERVER_CERT"
-    return f"what answers at {address} is not Ray, or asks for TLS; is the port its GCS port (6379 by default)?"
+        return f"the server at {address} is not Ray, or refuses the certificate of RAY_TLS_SERVER_CERT"
+    return f"the server at {address} is not Ray, or requires TLS; check that the port is its GCS port (6379 by default)"
 
 
 def _encrypt(connection: socket.socket, host: str, end: float) -> ssl.SSLSocket:
@@ -111,9 +111,9 @@ def _speaks_grpc(connection: socket.socket, end: float) -> bool:
 def connect(
     address: str, cpus: int | None = None, dashboard: bool = False
 ) -> Iterator[tuple[str, tuple[str, int] | None, Guard | None]]:
-    """Connect to a cluster; yields its address, its head's address (None for ray://), and the guard of our own.
+    """Connect to a cluster; yields its address, its head's address (None for ray://), and the guard of a private one.
 
-    Our own, which "local" starts, has Ray's dashboard if asked for.
+    A private cluster, started by "local", has Ray's dashboard if requested.
     """
     if ray.is_initialized():
         head = ray.get_runtime_context().gcs_address
@@ -128,7 +128,7 @@ def connect(
             token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
             _set(stack, {**OURS, **ONE_THREAD, **token, **short, "RAY_worker_niceness": "0"})
             stack.enter_context(_loopback())
-            with _variables(guard.variables):  # for Ray's processes, and none that is started later
+            with _variables(guard.variables):  # for Ray's processes, but not for later ones
                 options = {"include_dashboard": dashboard, "object_store_memory": OBJECT_STORE_BYTES}
                 _init(stack, address, num_cpus=cpus, **options)
         else:
@@ -144,9 +144,9 @@ def connect(
 
 
 def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
-    """Call ray.init silently and without its signal handler. Raises ClusterError, in one line, on any failure.
+    """Call ray.init silently and without its signal handler. Raises ClusterError on any failure.
 
-    A SIGTERM that arrives inside meets Ray's own handler, which exits with its number; it counts as Ctrl-C here.
+    A SIGTERM during the call reaches Ray's own handler, which exits with its number; here it counts as Ctrl-C.
     """
     stack.callback(_shut_down)
     private_ray.silence_workers()
@@ -163,10 +163,10 @@ def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
 
 
 def _shut_down() -> None:
-    """Disconnect from Ray, and end a cluster of our own, with SIGTERM handled as before all the while and afterwards.
+    """Disconnect from Ray, and end a private cluster; the handler of SIGTERM stays in effect during and afterwards.
 
-    On the way Ray's C++ part gives SIGTERM back to the system, which ends a process by it. Only the main thread may
-    set a handler, so another thread waits for Ray.
+    Ray's C++ part resets SIGTERM to the system's default, which ends the process. Only the main thread may set a
+    handler, so another thread waits for Ray.
     """
     handler = signal.getsignal(signal.SIGTERM)
     if threading.current_thread() is not threading.main_thread() or handler is None:
@@ -184,10 +184,10 @@ def _shut_down() -> None:
 
 @contextlib.contextmanager
 def _loopback() -> Iterator[None]:
-    """Let a cluster that is started inside, and all its processes, listen on the loopback interface alone.
+    """Make a cluster started inside the block, and all its processes, listen only on the loopback interface.
 
-    This is how Ray starts on macOS and Windows, by the same variable; a node's address of 127.0.0.1 it would replace
-    by that of the network.
+    On macOS and Windows Ray starts in this way, with the same variable; it would replace a node address of 127.0.0.1
+    by the network's.
     """
     with private_ray.listen_on_loopback() as values, _variables(values):
         yield
@@ -197,14 +197,14 @@ def _refusal(address: str, error: Exception) -> str:
     if "token" in str(error).lower():
         return (
             f"the Ray cluster at {address} refuses the token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN "
-            "(or RAY_AUTH_TOKEN_PATH) as the cluster has them"
+            "(or RAY_AUTH_TOKEN_PATH) to the cluster's values"
         )
     where = "start on this machine" if address == "local" else f"be used at {address}"
     return f"Ray cannot {where}: {reason(error)[0]}"
 
 
 def _auto_address() -> str:
-    """The address that `auto` means: RAY_ADDRESS, or a cluster that runs on this machine."""
+    """The address for `auto`: RAY_ADDRESS, or a cluster that runs on this machine."""
     named = os.environ.get("RAY_ADDRESS", "")
     if named not in ("", "auto", "local"):
         return named
@@ -212,17 +212,17 @@ def _auto_address() -> str:
         return private_ray.local_address()
     except ConnectionError as error:
         raise ClusterError(
-            "no Ray cluster runs on this machine; start one with `ray start --head`, or leave the address at local"
+            "no Ray cluster runs on this machine; start one with `ray start --head`, or use address local"
         ) from error
 
 
 def _variables(values: Mapping[str, str]) -> contextlib.AbstractContextManager[None]:
-    """Set environment variables inside the block; also restore PYTHONBREAKPOINT, which Ray sets by itself."""
+    """Set environment variables inside the block; also restore PYTHONBREAKPOINT, which Ray sets."""
     return variables(values, "PYTHONBREAKPOINT")
 
 
 def _set(stack: contextlib.ExitStack, values: Mapping[str, str]) -> None:
-    """Set variables until the stack closes. Ray caches the first token that it sees, so it must be reset."""
+    """Set variables until the stack closes. Ray caches the first token, so the cache is reset."""
     stack.callback(private_ray.read_token)
     stack.enter_context(_variables(values))
     private_ray.read_token()

@@ -1,4 +1,4 @@
-"""This process's environment: its variables, signals and stderr, its threads, and the GPUs it may compute on."""
+"""This process's environment: its variables, signals, stderr and threads, and the GPUs it may use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.worker.hardware import threads
 LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB")
 # Read by each library when it is loaded.
 ONE_THREAD = {f"{library}_{'MAXIMUM' if library == 'VECLIB' else 'NUM'}_THREADS": "1" for library in LIBRARIES}
-DRIVER = Path("/proc/driver/nvidia/gpus")  # a folder in it for each GPU
+DRIVER = Path("/proc/driver/nvidia/gpus")  # contains a folder for each GPU
 SMI_SECONDS = 20.0  # for nvidia-smi to answer
 
 
@@ -63,7 +63,7 @@ def no_stderr() -> Iterator[None]:
 
 @contextmanager
 def use_one_thread() -> Iterator[None]:
-    """Compute with one torch thread in this process inside the block, whether torch is loaded already or only there."""
+    """Compute with one torch thread in this process inside the block, even if torch is loaded only there."""
     with ExitStack() as stack:
         if "torch" in sys.modules:
             stack.enter_context(threads(1))
@@ -72,7 +72,7 @@ def use_one_thread() -> Iterator[None]:
 
 
 def count_gpus() -> int:
-    """The number of the machine's GPUs, or of those in CUDA_VISIBLE_DEVICES."""
+    """The number of the machine's GPUs, or of the GPUs in CUDA_VISIBLE_DEVICES."""
     there = len(list(DRIVER.iterdir())) if DRIVER.is_dir() else _nvidia_smi_count()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None or not there:
@@ -81,13 +81,13 @@ def count_gpus() -> int:
     for name in visible.split(","):
         name = name.strip()
         if (name.isdigit() and int(name) >= there) or not (name.isdigit() or name.startswith(("GPU-", "MIG-"))):
-            break  # CUDA sees none of what follows either
+            break  # CUDA also ignores the rest
         visible_gpus += 1
     return visible_gpus
 
 
 def _nvidia_smi_count() -> int:
-    """GPUs by nvidia-smi, for containers and WSL, where /proc shows none."""
+    """The number of GPUs from nvidia-smi, for containers and WSL, where /proc shows none."""
     try:
         output = subprocess.run(
             ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=SMI_SECONDS, check=True

@@ -1,8 +1,8 @@
-"""GPU packing: how many calls share a GPU, and how many jobs a call carries, from measurements of the first calls.
+"""GPU packing: the number of calls per GPU and of jobs per call, from measurements of the first calls.
 
-A call that runs alone measures the share of the time for which it keeps the GPU busy: from then on as many calls share
-the GPU as keep it busy together and fit into its memory. A call carries a few times the jobs of one step, so that the
-place of a training that has ended is taken by the next.
+A call that runs alone measures the share of time for which it keeps the GPU busy. Further calls then share the GPU, up
+to the number that keeps it busy and fits into its memory. A call has several times the jobs of one step, so that the
+next training can take the place of one that has ended.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-SHARERS = 4  # the most calls on one GPU: each has its own process, which takes half a gigabyte of its memory
-REFILLS = 4  # jobs that a call carries per place in a step
-UNMEASURED_MOST = 512  # the most jobs in a call before anything is measured
-GRAIN = 10_000  # parts of a GPU that Ray distinguishes
-# Where an autoscaler brings GPUs: the jobs of a call before anything is measured, since a call cannot be divided later.
+SHARERS = 4  # maximum number of calls per GPU: each has its own process, which takes half a gigabyte of its memory
+REFILLS = 4  # jobs of a call per place in a step
+UNMEASURED_MOST = 512  # maximum number of jobs in a call before the first measurement
+GRAIN = 10_000  # Ray's resolution of GPU fractions
+# With an autoscaler: jobs of a call before the first measurement, since a call cannot be divided later.
 FIRST_GROWING = 16
-# A machine takes minutes to start and is paid for while it idles at the end, so it is asked for with as much work.
+# A machine takes minutes to start and costs money while it idles at the end, so it is requested only for this work.
 WORTH_SECONDS = 600.0
-MOST_GROWING = 512  # GPUs that are asked for at one time
+MOST_GROWING = 512  # maximum number of GPUs requested at a time
 
 
 @dataclass(frozen=True)
@@ -44,22 +44,22 @@ class GpuMeasurement:
 
 @dataclass(frozen=True)
 class GpuPacking:
-    """How one group of calls fills GPUs: `sharers` on each, at most `most`; `stack` is None until measured."""
+    """The packing of one group of calls: `sharers` on each GPU, at most `most`; `stack` is None until measured."""
 
     stack: int | None = None
     sharers: int = 1
     most: int = SHARERS
 
     def slots(self, gpus: int) -> int:
-        """The number of calls of this group that run on so many GPUs at one time."""
+        """The number of simultaneous calls of this group on these GPUs."""
         return gpus * self.sharers
 
     def calls_in_flight(self, gpus: int) -> int:
-        """The number of calls to keep sent to so many GPUs; once measured, one more per GPU than runs there."""
+        """The number of calls to keep in flight on these GPUs; once measured, one more per GPU than can run."""
         return self.slots(gpus) + (0 if self.stack is None or self.most == 1 else gpus)
 
     def useful_gpus(self, jobs: int, seconds: float, there: int) -> int:
-        """The number of GPUs that so many jobs, of so many seconds each, are worth; at least those that are there."""
+        """The number of GPUs that are worthwhile for these jobs of `seconds` each; at least the existing ones."""
         if self.stack is None:
             return there
         places, worth = jobs / (self.stack * self.sharers), jobs * seconds / self.sharers / WORTH_SECONDS
@@ -71,8 +71,8 @@ class GpuPacking:
         even = -(-ready // max(1, slots - sent))
         if self.stack is None:
             return min(even, UNMEASURED_MOST)
-        # Towards the end there are twice as many calls as slots, so that no slot waits for the last big call; but a
-        # step of half a stack takes nearly as long as one of a whole stack.
+        # Towards the end there are two calls per slot, so that no slot waits for the last big call; but a step of half
+        # a stack takes nearly the time of a full one.
         return max(min(even, self.stack), min(REFILLS * self.stack, ready // (2 * slots)))
 
     def with_measurements(self, measured: Sequence[GpuMeasurement], sharers: int) -> GpuPacking:
@@ -97,11 +97,11 @@ class GpuPacking:
 
 
 class GpuPackings:
-    """The packing of every group of calls on every type of GPU, at most so many calls on each; changed by `learn`."""
+    """The packing of every group of calls on every type of GPU, with at most `most` calls on each."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        # By group, and by task for groups of which nothing is known yet; and by the type of the GPU.
+        # By group (or by task, for groups without a measurement) and by type of GPU.
         self._measured: dict[tuple[str, str], GpuPacking] = {}
 
     def packing(self, group: str, gpu_type: str) -> GpuPacking:
@@ -112,7 +112,7 @@ class GpuPackings:
         return GpuPacking(sharers=min(task.sharers, self._most), most=self._most)
 
     def learn(self, group: str, gpu_type: str, sharers: int, measured: Sequence[GpuMeasurement], too_big: bool) -> None:
-        """Learn from a call that shared its GPU with `sharers` - 1 others, and may have been `too_big` for that."""
+        """Update the packing from a call that shared its GPU with `sharers` - 1 others and may have been `too_big`."""
         packing = self.packing(group, gpu_type).with_measurements(measured, sharers)
         if sharers > 1 and too_big:
             packing = packing.with_fewer_sharers(sharers)

@@ -1,8 +1,8 @@
 """A guard: ends all processes of a local cluster when its driver ends, even by `kill -9`.
 
-Ray's own processes take about a minute to notice. All of them inherit a mark in their environment; the guard is a
-small process that waits on a pipe from the driver, and when the pipe closes kills all processes with the mark. It reads
-/proc; on systems without it there is no guard, and leftover processes end when Ray notices.
+Ray's own processes take about a minute to notice. All of them inherit a mark in their environment. The guard is a small
+process that waits on a pipe from the driver and kills all processes with the mark when the pipe closes. It needs /proc;
+without /proc there is no guard, and leftover processes end when Ray notices.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterator
 
 MARK = "ENGRAM_CLUSTER"
-# Workers end within 2 s of the driver's death by themselves; what they finish until then counts.
+# Workers end within 2 s after the driver's death on their own; results until then count.
 GRACE = 2.0
 LOOK = 1.0  # seconds between scans for processes with the mark, while the driver lives
 SWEEPS = 30  # at most, 0.2 s apart
-QUIET = 8  # successive sweeps that find nothing: processes that are just being started appear in that time
+QUIET = 8  # successive sweeps without a find; starting processes appear within this time
 CLOSED = b"."
 
 
@@ -34,7 +34,7 @@ class Guard:
             self._start()
 
     def _start(self) -> None:
-        import subprocess  # not at the top: the guard itself runs this file and needs none of it
+        import subprocess  # not at the top: the guard process runs this file without it
 
         reading, self._pipe = os.pipe()  # neither end is inherited, so no other process keeps the pipe open
         self._process = subprocess.Popen(
@@ -42,13 +42,13 @@ class Guard:
             stdin=reading,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # an interrupt from the terminal is not for the guard
+            start_new_session=True,  # an interrupt from the terminal must not reach the guard
             cwd="/",
         )
         os.close(reading)
 
     def kill_stopped_processes(self) -> None:
-        """Kill marked processes that are stopped (by SIGSTOP, say), which would not react to anything else."""
+        """Kill marked processes that are stopped, for example by SIGSTOP, since they react to no other signal."""
         if self._pipe is not None:
             for pid in marked_processes(self._mark):
                 if state(pid) == "T":
@@ -73,7 +73,7 @@ def marked_processes(mark: str) -> Iterator[int]:
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
                 variables = file.read().split(b"\0")
-        except OSError:  # gone, or another user's
+        except OSError:  # it has ended, or belongs to another user
             continue
         if wanted in variables:
             yield int(name)
@@ -102,7 +102,7 @@ def _fields(pid: int) -> list[str] | None:
 def family(mark: str) -> dict[int, str]:
     """The marked processes and all their descendants, with their start times.
 
-    Ray's agents, which write their titles over their own memory, have been seen without the mark; their parent has it.
+    Ray's agents overwrite their environment with their titles and may lack the mark; their parent has it.
     """
     processes = {int(name): seen for name in os.listdir("/proc") if name.isdigit() and (seen := _stat(int(name)))}
     members = set(marked_processes(mark)) & set(processes)

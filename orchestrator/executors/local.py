@@ -1,4 +1,4 @@
-"""Calls run one at a time in this process, so that a debugger works and nothing else is needed."""
+"""Runs calls one at a time in this process, for debugging and for machines without Ray."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ class LocalExecutor:
             with variables(self._visible), environment.use_one_thread():
                 return (perform(self._calls.popleft(), self._store),)
         except Poisoned as error:
-            raise EngramError(f"this process cannot compute any more ({error}); the same command goes on") from error
+            raise EngramError(
+                f"this process can no longer compute ({error}); repeat the command to continue"
+            ) from error
 
     def running(self) -> Sequence[tuple[Call, float]]:
         return ()  # calls run inside `wait` only, so none runs while the caller does

@@ -1,7 +1,7 @@
-"""What is counted of a run for Prometheus, on the metrics endpoint that each node of a Ray cluster has.
+"""Metrics of a run for Prometheus, on the metrics endpoint of each node of a Ray cluster.
 
-The driver counts what comes back from the workers, so that no count goes with a worker process. The endpoint asks for
-no token: a label holds the name of a run, an audit, a task, an outcome or an operation, and nothing else.
+The driver counts the outcomes returned by workers, so that no count is lost with a worker process. The endpoint
+requires no token; labels contain only names of runs, audits, tasks, outcomes and operations.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ STORE_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric: Ray exports it as `exported`, with its labels and some of its own."""
+    """One metric: Ray exports it as `exported`, with these labels and some of Ray's."""
 
     name: str
     kind: Literal["Counter", "Gauge", "Histogram"]
     description: str
-    labels: tuple[str, ...] = ()  # besides RUN
+    labels: tuple[str, ...] = ()  # in addition to RUN
     bounds: tuple[float, ...] = ()  # of a histogram's buckets
 
     @property
@@ -37,30 +37,30 @@ class Metric:
         return f"ray_{self.name}{ {'Counter': '_total', 'Gauge': '', 'Histogram': '_bucket'}[self.kind] }"
 
 
-# The sum of a histogram of Ray's is wrong (it takes each value for the middle of its bucket): sums have counters.
+# The sum of Ray's histograms is wrong (each value counts as the middle of its bucket), so sums are separate counters.
 METRICS = {
     metric.name: metric
     for metric in (
         Metric(
             "engram_jobs",
             "Counter",
-            "Jobs that came back: done, failed (for good), lost or missing (sent again), refused (a pause).",
+            "Jobs by outcome: done, failed (final), lost or missing (sent again), refused (the run pauses).",
             ("task", "outcome"),
         ),
-        Metric("engram_job_seconds", "Counter", "Seconds that the jobs that are done took.", ("task",)),
+        Metric("engram_job_seconds", "Counter", "Total seconds of finished jobs.", ("task",)),
         Metric(
-            "engram_job_duration", "Histogram", "Jobs that are done, by their seconds.", ("task",), bounds=JOB_SECONDS
+            "engram_job_duration", "Histogram", "Finished jobs by duration in seconds.", ("task",), bounds=JOB_SECONDS
         ),
-        Metric("engram_models", "Counter", "Networks trained by the jobs that are done.", ("task",)),
-        Metric("engram_queue", "Gauge", "Jobs now: sent to the cluster, or waiting.", ("state",)),
-        Metric("engram_gpu_seconds", "Counter", "Seconds of the jobs that measured their GPU.", ("task",)),
-        Metric("engram_gpu_busy_seconds", "Counter", "Seconds of these for which they kept it busy.", ("task",)),
+        Metric("engram_models", "Counter", "Networks trained by finished jobs.", ("task",)),
+        Metric("engram_queue", "Gauge", "Current jobs: sent to the cluster, or waiting.", ("state",)),
+        Metric("engram_gpu_seconds", "Counter", "Total seconds of jobs that measured their GPU.", ("task",)),
+        Metric("engram_gpu_busy_seconds", "Counter", "Seconds of these jobs during which the GPU was busy.", ("task",)),
         Metric("engram_store_bytes", "Counter", "Bytes of tables read or written by workers.", ("operation",)),
-        Metric("engram_store_seconds", "Counter", "Seconds that these reads and writes took.", ("operation",)),
+        Metric("engram_store_seconds", "Counter", "Total seconds of these reads and writes.", ("operation",)),
         Metric(
             "engram_store_latency",
             "Histogram",
-            "Reads and writes of tables by workers, by their seconds.",
+            "Reads and writes of tables by workers, by duration in seconds.",
             ("operation",),
             bounds=STORE_SECONDS,
         ),
@@ -104,7 +104,7 @@ def timed_store(store: Store) -> tuple[Store, list[Transfer]]:
 
 
 class Metrics:
-    """The metrics of one run. Nothing is counted without one, nor while this process is not connected to a cluster."""
+    """The metrics of one run. Nothing is counted without a run name, or without a connection to a cluster."""
 
     def __init__(self, run: str) -> None:
         self._labels = dict(zip(RUN, (run, run.partition("-")[0]), strict=True))
@@ -113,9 +113,9 @@ class Metrics:
         self._record("engram_jobs", 1, task=task, outcome=outcome)
 
     def count_computed(self, task: str, seconds: float, models: int, busy: float | None) -> None:
-        """Count what a job that is done took: `busy` is the share of its seconds for which it kept a GPU busy."""
+        """Count a finished job; `busy` is the share of its seconds during which its GPU was busy."""
         self._record("engram_models", models, task=task)
-        if not seconds:  # it came back lost, and its result was found
+        if not seconds:  # the job was lost, but its result is stored
             return
         self._record("engram_job_seconds", seconds, task=task)
         self._record("engram_job_duration", seconds, task=task)
@@ -146,7 +146,7 @@ class Metrics:
 
     @cached_property
     def _instruments(self) -> Mapping[str, Any]:
-        """Ray's object for each metric; empty without a connection, and through ray://, where there is no endpoint."""
+        """Ray's object for each metric; empty without a connection, and with ray://, which has no endpoint."""
         ray = sys.modules.get("ray")
         if not self._labels["run"] or ray is None or not ray.is_initialized() or ray.util.client.ray.is_connected():
             return {}

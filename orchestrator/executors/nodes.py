@@ -1,4 +1,4 @@
-"""Whether every node of a cluster can do a run's work: the same code and versions, the store, and the data."""
+"""Checks that every node of a cluster can do a run's work: the same code and versions, the store, and the data."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from orchestrator.store import Store, open_store
 from orchestrator.store.provenance import identity
 
 ANSWER_SECONDS = 600.0  # for all nodes together: one may have to read large data for the first time
-GONE = "went away"  # the answer of a node that has left the cluster, which is no problem
-SAME = "install there what is installed here, such as the same image or requirements.lock"
+GONE = "went away"  # the answer of a node that has left the cluster, which is not a problem
+SAME = "install the same versions there, for example with the same image or requirements.lock"
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a node is asked: what this process is, a state of a random name in the store, and the pinned data."""
+    """The question to a node: this process's identity, a random state in the store, and the pinned data."""
 
     identity: Mapping[str, str]
     store: str
@@ -36,7 +36,7 @@ class Question:
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """In what two identities differ, in words; empty if in nothing."""
+    """The differences between two identities as text; empty if they are equal."""
     return ", ".join(
         f"{name} {theirs.get(name, 'not installed')} (here {ours.get(name, 'not installed')})"
         for name in dict.fromkeys((*ours, *theirs))
@@ -45,15 +45,15 @@ def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
 
 
 def answer_question(question: bytes, node: str) -> str:
-    """On a node: what keeps it from working for the run, in one line; empty if nothing does."""
+    """On a node: the problem that prevents it from working for the run, as one line; empty if there is none."""
     asked: Question = pickle.loads(question)
     if differing := differences(asked.identity, identity()):
-        return f"has other code: {differing}; {SAME}"
+        return f"has different code: {differing}; {SAME}"
     try:
         store = open_store(asked.store, create=False)
         store.write_state(asked.reply_state(node), store.state(asked.state))
     except Absent:
-        return f"sees another store at {asked.store} than this machine; the store must be one that all nodes share"
+        return f"has a different store at {asked.store} than this machine; all nodes must share the store"
     except (EngramError, OSError) as error:
         return f"cannot use the store {asked.store}: {error}"
     for thing in asked.data:
@@ -67,10 +67,10 @@ def answer_question(question: bytes, node: str) -> str:
 def check_nodes(
     names: Mapping[str, str], store: Store, data: Sequence[Any], ask: Callable[[bytes], Mapping[str, str]]
 ) -> None:
-    """Raise ClusterError, in one line, unless all nodes can work for a run with these data in this store.
+    """Raise ClusterError unless all nodes can work for a run with these data in this store.
 
-    `names` are the nodes' names by their ids. `ask` sends the question to all of them and returns their answers by id;
-    a node that it leaves out has not answered.
+    `names` are the nodes' names by their ids. `ask` sends the question to all nodes and returns their answers by id,
+    without nodes that have not answered.
     """
     question = Question(identity(), store.location, secrets.token_hex(32), tuple(data))
     replies = {node: question.reply_state(node) for node in names}
@@ -90,10 +90,10 @@ def check_nodes(
 
 def _problem(node: str, answers: Mapping[str, str], store: Store, reply: str) -> str:
     if node not in answers:
-        return f"did not answer within {ANSWER_SECONDS:.0f} s; is it alive, and does a worker start there?"
+        return f"did not answer within {ANSWER_SECONDS:.0f} s; check that it is alive and that workers start there"
     if answers[node]:
         return "" if answers[node] == GONE else answers[node]
     with suppress(StoreError):
         store.state(reply)
         return ""
-    return f"wrote into the store {store.location} what this machine, {socket.gethostname()}, does not find there"
+    return f"wrote a file to the store {store.location} that this machine, {socket.gethostname()}, cannot find there"

@@ -1,4 +1,4 @@
-"""What a thread prints while it computes: it appears on stderr, since stdout is for results, and its end is kept."""
+"""The output of a thread while it computes: it appears on stderr, since stdout is for results, and its end is kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.store.failure_log import PRINTED_BYTES
 
 
 class Stream:
-    """Stands for a stream: what the thread that made it writes is `shown` elsewhere, and its end is kept."""
+    """Replaces a stream: text from the thread that created it goes to `shown`, and its end is kept."""
 
     def __init__(self, stream: Any, shown: Any) -> None:
         self._stream = stream
@@ -47,7 +47,7 @@ class Stream:
 
 
 class Printed:
-    """The ends of what was printed to stdout and to stderr."""
+    """The ends of the output to stdout and stderr."""
 
     def __init__(self, stdout: Stream, stderr: Stream) -> None:
         self._streams = stdout, stderr
@@ -62,10 +62,9 @@ class Printed:
 
 @contextmanager
 def keep_printed() -> Iterator[Printed]:
-    """Keep what this thread prints inside the block through `sys.stdout` and `sys.stderr`, as warnings do.
+    """Keep the output of this thread inside the block through `sys.stdout` and `sys.stderr`, including warnings.
 
-    What C code writes by itself, and what other threads and processes print, appears where it always did, and is not
-    kept.
+    Direct output of C code, and output of other threads and processes, is not kept and appears in its usual place.
     """
     before = sys.stdout, sys.stderr
     streams = Stream(sys.stdout, sys.stderr), Stream(sys.stderr, sys.stderr)
@@ -74,5 +73,5 @@ def keep_printed() -> Iterator[Printed]:
         yield Printed(*streams)
     finally:
         for name, ours, theirs in zip(("stdout", "stderr"), streams, before, strict=True):
-            if getattr(sys, name) is ours:  # the task may have set one of its own, and left it
+            if getattr(sys, name) is ours:  # the task may have replaced the stream
                 setattr(sys, name, theirs)

@@ -1,7 +1,7 @@
 """Every private name of Ray that Engram uses, checked when this module is imported.
 
-Ray has no public way to do these things, and moves private names between versions. `LOWEST` and `NEXT` are the bounds
-in pyproject.toml: `bench/ray_versions.py` runs an audit with the lowest and the newest version between them.
+Ray has no public interface for these operations, and moves private names between versions. `LOWEST` and `NEXT` are the
+bounds in pyproject.toml: `bench/ray_versions.py` runs an audit with the lowest and the newest version between them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ray import exceptions
 
 from orchestrator.errors import ClusterError
 
-LOWEST, NEXT = "2.52", "2.61"  # the lowest version that was tried, and the first one that was not
-NAMES: Mapping[str, Sequence[str]] = {  # by the module that has them
+LOWEST, NEXT = "2.52", "2.61"  # the lowest tested version, and the first untested one
+NAMES: Mapping[str, Sequence[str]] = {  # by module
     "ray._raylet": (
         "AuthenticationTokenLoader.instance",
         "Config.initialize",
@@ -33,20 +33,20 @@ NAMES: Mapping[str, Sequence[str]] = {  # by the module that has them
 }
 TUNE_NAMES: Mapping[str, Sequence[str]] = {
     "ray.tune.execution.class_cache": ("DEFAULT_ENV_VARS",)
-}  # loaded by searches alone
+}  # loaded only by searches
 UPLOAD_LOGGERS = ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging")  # they log every upload
 
 
 def find_missing(names: Mapping[str, Sequence[str]], version: str) -> str:
-    """A line that reports which of these names this version of Ray lacks; empty if it has them all."""
+    """A line with the first of these names that this version of Ray lacks; empty if it has all."""
     for module, attributes in names.items():
         for attribute in attributes:
             try:
                 operator.attrgetter(attribute)(importlib.import_module(module))
             except (ImportError, AttributeError):
                 return (
-                    f"Ray {version} has no {module}.{attribute}, which Engram needs; it works with Ray {LOWEST} and "
-                    f"later, below {NEXT}: pip install 'ray[default,tune]>={LOWEST},<{NEXT}'"
+                    f"Ray {version} has no {module}.{attribute}, which Engram needs; install Ray {LOWEST} or later, "
+                    f"below {NEXT}: pip install 'ray[default,tune]>={LOWEST},<{NEXT}'"
                 )
     return ""
 
@@ -74,9 +74,9 @@ def read_token() -> None:
 
 @contextmanager
 def listen_on_loopback() -> Iterator[dict[str, str]]:
-    """Let a cluster that is started inside listen on the loopback interface alone; yields the variables it needs.
+    """Make a cluster started inside the block listen only on the loopback interface; yields the variables it needs.
 
-    Ray reads the variable when it is imported, so its value is set as well.
+    Ray reads the variable when it is imported, so the constant is also set.
     """
     before = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False
@@ -87,7 +87,7 @@ def listen_on_loopback() -> Iterator[dict[str, str]]:
 
 
 def local_address() -> str:
-    """The address of a cluster that runs on this machine; ConnectionError if there is none."""
+    """The address of a cluster that runs on this machine. Raises ConnectionError if there is none."""
     return str(services.canonicalize_bootstrap_address("auto"))
 
 
@@ -97,13 +97,13 @@ def silence_workers() -> None:
 
 
 def dashboard_url() -> str | None:
-    """Where the cluster's dashboard is; None or empty if it has none."""
+    """The address of the cluster's dashboard; None or empty if it has none."""
     url: str | None = worker.get_dashboard_url()
     return url
 
 
 def read_nodes(seconds: float) -> list[Any]:
-    """The nodes of the cluster by its head's table. RpcError if the head does not answer within these seconds."""
+    """The nodes of the cluster from its head's table. Raises RpcError if the head does not answer in time."""
     return list(worker.global_worker.gcs_client.get_all_node_info(timeout=seconds).values())
 
 
@@ -118,7 +118,7 @@ def read_autoscaling_state(seconds: float) -> Any | None:
 
 
 def trial_variables() -> MutableMapping[str, str]:
-    """The variables that Tune sets for the actors of trials. ClusterError if this version of Ray has none."""
+    """The variables that Tune sets for the actors of trials. Raises ClusterError if this version of Ray has none."""
     missing = find_missing(TUNE_NAMES, ray.__version__)
     if missing:
         raise ClusterError(missing)

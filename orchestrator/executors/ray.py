@@ -1,7 +1,7 @@
-"""Execution of calls on a Ray cluster: our own on this machine, or an existing one.
+"""Execution of calls on a Ray cluster: a private one on this machine, or an existing one.
 
-(Ray calls our call a "task" and a program a "job".) Ray transports calls and outcomes, never tables; it retries
-nothing, and its queue is bounded by a window. Its own messages go to its session folder, not to the terminal.
+(In Ray's terms, our call is a "task" and a program is a "job".) Ray transports calls and outcomes, never tables; it
+retries nothing, and a window limits its queue. Its own messages go to its session folder, not to the terminal.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from tasks.worker.hardware import MemoryKind
 
 ROOT = str(Path(__file__).resolve().parents[2])
 LOOK_SECONDS = 2.0  # between checks of the cluster's size and health
-ANSWER_SECONDS = 5.0  # for the head to say which machines there are; it needs milliseconds
-HEAD_SECONDS = 20.0  # how long a head may be unreachable, or silent: it can be restarted
-CANCEL_SECONDS = 0.3  # for Ray to say which calls had not begun; it needs a few milliseconds
-BEGUN_SECONDS = 10.0  # after which a call that was not taken out of the queue is known to run
-END_SECONDS = 10.0  # for a worker to end itself; after three times as long its call is given up
+ANSWER_SECONDS = 5.0  # for the head to list the machines; it needs milliseconds
+HEAD_SECONDS = 20.0  # that a head may be unreachable or silent, since it can be restarted
+CANCEL_SECONDS = 0.3  # for Ray to report the calls that had not begun; it needs a few milliseconds
+BEGUN_SECONDS = 10.0  # after which a call that was not removed from the queue is known to run
+END_SECONDS = 10.0  # for a worker to end itself; after three times this time its call is given up
 # Enough for no-op calls at full rate; a longer queue in Ray gains nothing.
 CALLS_PER_SLOT, MOST_CALLS = 16, 512
 
 
 class RayExecutor:
-    """Runs calls as Ray tasks. Raises ClusterError when the cluster is gone or unusable.
+    """Runs calls as Ray tasks. Raises ClusterError if the cluster is unreachable or unusable.
 
-    `address` is "local" (a cluster of our own, of `cpus` CPUs, with Ray's `dashboard` if wanted, ended by `close` and,
-    should this process be killed, by a guard), "auto", HOST:PORT or ray://HOST:PORT. If the program uses Ray already,
-    its connection is used and left open. Signal handlers stay as they are: Ray's own handler for SIGTERM is removed.
+    `address` is "local" (a private cluster of `cpus` CPUs, optionally with Ray's `dashboard`, ended by `close` and, if
+    this process is killed, by a guard), "auto", HOST:PORT or ray://HOST:PORT. If the program already uses Ray, its
+    connection is used and left open. Signal handlers are unchanged: Ray's own handler for SIGTERM is removed.
 
-    With `gpus` "auto", calls may ask for a GPU where the cluster has one, has had one since this start, or belongs to
-    an autoscaler that has not said that none of its machines has one; "wait" always lets them ask, "none" never.
+    With `gpus` "auto", calls may request a GPU if the cluster has one, has had one since this start, or has an
+    autoscaler that has not reported that none of its machines has one; with "wait" always, with "none" never.
 
-    A machine that Ray drains, after a spot notice say, is counted no more: Ray begins nothing there, and what runs may
-    end. Calls ask for the memory that they are known to take, within what the machines have, so that none waits for
-    ever.
+    A machine that Ray drains, for example after a spot notice, is no longer counted: Ray starts no calls there, but
+    running ones may end. Calls request their known memory, limited to the memory of the machines, so that none waits
+    forever.
     """
 
     inside = False
@@ -74,10 +74,10 @@ class RayExecutor:
         self._wanted = gpus
         self._cpus_there = self._gpus_there = 0
         self._machines: Sequence[Machine] = ()
-        self._had_gpus = self._barren = False  # whether there was a GPU, and whether no GPU can come
-        self._blind = False  # whether the autoscaler knows of no machine's memory, so that calls may not ask for it
+        self._had_gpus = self._barren = False  # whether there was a GPU, and whether no GPU can join
+        self._blind = False  # whether the autoscaler knows no machine's memory, so that calls may not request it
         self.sharers = SHARERS
-        self._alone = False  # whether each call on a GPU has a process of its own
+        self._alone = False  # whether each GPU call has its own process
         self._pending: dict[Any, Sent] = {}
         self._halted = False
         self._remotes: dict[tuple[str, float, bool, int, str], Any] = {}
@@ -101,14 +101,14 @@ class RayExecutor:
         environment |= ONE_THREAD
         self._environment = environment
         wanted = None if self._own else identity()
-        # Ray lets calls that ask for no GPU see all of them (observed), and torch would take the first.
+        # Ray lets calls that request no GPU see all GPUs (observed), and torch would use the first.
         self._on_cpu = ray.remote(worker.entry(ROOT, environment | {"CUDA_VISIBLE_DEVICES": ""}, store, wanted))
         self._on_gpu = worker.entry(ROOT, environment, store, wanted)
 
     def check_nodes(self, store: Store, data: Callable[[], Sequence[Any]]) -> None:
-        """Raise ClusterError, in one line, unless every node of a cluster that was there before can do the run's work.
+        """Raise ClusterError unless every node of an existing cluster can do the run's work.
 
-        Nodes that join later are asked for their code and versions by each of their workers.
+        On nodes that join later, each worker checks code and versions.
         """
         if self._own or not self._joined:
             return
@@ -116,7 +116,7 @@ class RayExecutor:
         nodes.check_nodes(names, store, data(), lambda question: self._ask_nodes(question, list(names)))
 
     def _ask_nodes(self, question: bytes, ids: Sequence[str]) -> dict[str, str]:
-        """The answers of these nodes. One that went away meanwhile counts as well, one that is silent is left out."""
+        """The answers of these nodes. A node that has left the cluster counts as fine; a silent one is omitted."""
         remote = ray.remote(worker.asking(ROOT, self._environment))
         sent = {}
         for node in ids:
@@ -142,27 +142,27 @@ class RayExecutor:
         self._pending[remote.remote(pickle.dumps(call))] = Sent(call, memory)
 
     def _check_gpus(self, call: Call) -> None:
-        """ClusterError where a call takes more GPUs than any machine has, and would wait for ever."""
+        """Raise ClusterError if a call needs more GPUs than any machine has, since it would wait forever."""
         if call.gpus <= 1 or self._may_grow:
             return
         most = max((each.resources.get("GPU", 0) for each in self._machines), default=0)
         if call.gpus > most:
             raise ClusterError(
-                f"gpus_per_job is {call.gpus:g}, and no machine of the cluster at {self._address} has more than "
-                f"{most:g} GPUs"
+                f"gpus_per_job is {call.gpus:g}; it must be at most {most:g}, the largest number of GPUs of a machine "
+                f"of the cluster at {self._address}"
             )
 
     def _memory_to_ask(self, call: Call) -> int:
         return 0 if self._blind else cluster.memory_to_ask(call, self._machines)
 
     def _remote(self, name: str, gpus: float, memory: int, gpu_type: str) -> Any:
-        """The remote function for calls that take this fraction of a GPU, of this type, and so many bytes of memory.
+        """The remote function for calls with this fraction of a GPU, type of GPU and memory in bytes.
 
-        A call on a GPU waits for no processor: it needs little of one, and an idle GPU is the larger waste. Its
-        worker takes further calls only if every machine has one GPU: otherwise Ray may give it another GPU later,
-        and CUDA stays with the first one that a process has used.
+        A GPU call does not wait for a processor: it needs little of one, and an idle GPU is the larger waste. Its
+        worker takes further calls only if every machine has one GPU: otherwise Ray may assign another GPU later, and
+        CUDA keeps using the first GPU of a process.
         """
-        # "DEFAULT" also where this process is an actor with a placement group, as a trial of a search is.
+        # "DEFAULT" even if this process is an actor with a placement group, such as a trial of a search.
         options: dict[str, Any] = {"name": name, "max_retries": 0, "scheduling_strategy": "DEFAULT"}
         if memory:
             options["memory"] = memory
@@ -178,7 +178,7 @@ class RayExecutor:
         calls = []
         with contextlib.suppress(exceptions.RayError):
             for reference in taken:
-                ray.cancel(reference)  # a running one ignores it (see worker.entry)
+                ray.cancel(reference)  # a running call ignores it (see worker.entry)
             ready, _ = ray.wait(taken, num_returns=len(taken), timeout=CANCEL_SECONDS) if taken else ([], [])
             for reference in ready:
                 if isinstance(self._answer(reference), exceptions.TaskCancelledError):
@@ -199,7 +199,7 @@ class RayExecutor:
         ready = self._ready(0) or (self._ready(seconds, at_least=1) and self._ready(0))
         try:
             answers: Sequence[Any] = ray.get(ready)
-        except Exception:  # of one of them: ask one by one
+        except Exception:  # from one of the calls: get them one by one
             answers = [self._answer(reference) for reference in ready]
         finished = [
             self._call_outcome(self._pending.pop(reference), answer)
@@ -215,9 +215,9 @@ class RayExecutor:
         return calls_with_slots(self._pending.values(), self._cpus_there, self._gpus_there, time.monotonic())
 
     def end(self, call: Call, why: str) -> None:
-        """As `Executor.end`. On a cluster that others use too, first test whether the call has begun.
+        """As `Executor.end`. On a shared cluster, first test whether the call has begun.
 
-        A call that has begun may have begun only just now, so it is ended when the caller finds it overdue again.
+        A call may have begun only just now, so it is ended when the caller finds it overdue again.
         """
         reference = next((submitted for submitted, sent in self._pending.items() if sent.call is call), None)
         if reference is None:
@@ -232,7 +232,7 @@ class RayExecutor:
                 ray.cancel(reference, force=True)
             elif sent.asked is None:
                 sent.asked = now
-                ray.cancel(reference)  # takes it out of the queue; a running one ignores it (see worker.entry)
+                ray.cancel(reference)  # removes it from the queue; a running call ignores it (see worker.entry)
             elif now - sent.asked > BEGUN_SECONDS:
                 sent.begun, sent.since = True, sent.asked
 
@@ -272,7 +272,7 @@ class RayExecutor:
         return answer
 
     def _abandoned_calls(self) -> Iterator[Finished]:
-        """Cancelled calls that do not end, perhaps because their workers' machines are cut off."""
+        """Cancelled calls that do not end, for example because their workers' machines are disconnected."""
         now = time.monotonic()
         for reference, sent in list(self._pending.items()):
             if sent.ending is not None and now - sent.ending > 3 * END_SECONDS:
@@ -287,11 +287,11 @@ class RayExecutor:
             finished: Finished = pickle.loads(answer)
             return finished
         if isinstance(answer, exceptions.LocalRayletDiedError):
-            raise ClusterError(f"Ray's daemon on this machine died ({self._address}); the same command goes on")
+            raise ClusterError(f"Ray's daemon on this machine died ({self._address}); repeat the command to continue")
         if isinstance(answer, str) and not self._proven:
             raise ClusterError(f"a worker cannot compute ({answer}); every node needs the same installation")
         if isinstance(answer, str):
-            return _lost_call(call, f"another installation there: {answer}", died=False)
+            return _lost_call(call, f"the installation there differs: {answer}", died=False)
         if sent.ending is not None:
             return _lost_call(call, sent.why, died=True)
         if isinstance(answer, exceptions.TaskCancelledError) and self._halted:
@@ -302,7 +302,7 @@ class RayExecutor:
         return _lost_call(call, *cluster.reason(answer))
 
     def _look(self) -> None:
-        """Update the slots as nodes come and go. Raises ClusterError once the head is gone."""
+        """Update the slots when nodes join or leave. Raises ClusterError once the head is unreachable."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
@@ -316,8 +316,10 @@ class RayExecutor:
             self._send_again_with_less_memory()
         elif (self._own and not up) or now - self._head_seen > HEAD_SECONDS:
             if self._guard is not None:
-                self._guard.kill_stopped_processes()  # a stopped head would keep `close` waiting
-            raise ClusterError(f"the head of the Ray cluster at {self._address} is gone; the same command goes on")
+                self._guard.kill_stopped_processes()  # a stopped head would block `close`
+            raise ClusterError(
+                f"the head of the Ray cluster at {self._address} is unreachable; repeat the command to continue"
+            )
 
     def _dashboard_pages(self) -> Mapping[str, str]:
         dashboard = None if self._head is None else private_ray.dashboard_url()
@@ -327,9 +329,9 @@ class RayExecutor:
         return {"driver": f"http://{dashboard}/#/jobs/{job}", "nodes": f"http://{dashboard}/#/cluster"}
 
     def _nodes(self) -> list[Machine] | None:
-        """The machines of the cluster that calls may go to; None if the head does not answer.
+        """The machines of the cluster that calls may use; None if the head does not answer.
 
-        Not `ray.nodes`: if the head dies while it is asked, that call comes back only after minutes.
+        `ray.nodes` is avoided, because it returns only after minutes if the head dies during the request.
         """
         if self._head is None:
             names = ("Resources", "Labels", "NodeID", "NodeManagerHostname", "NodeManagerAddress")
@@ -353,7 +355,7 @@ class RayExecutor:
     def _measure(self, machines: Sequence[Machine]) -> None:
         cpus, gpus = (int(sum(each.resources.get(kind, 0) for each in machines)) for kind in ("CPU", "GPU"))
         if self._own and not cpus:
-            raise ClusterError("Ray's daemon on this machine died; the same command goes on")
+            raise ClusterError("Ray's daemon on this machine died; repeat the command to continue")
         self.slots = max(1, cpus)
         self.window = max(2 * self.slots, min(CALLS_PER_SLOT * self.slots, MOST_CALLS))
         self._machines, self._cpus_there, self._gpus_there = machines, cpus, gpus
@@ -364,18 +366,18 @@ class RayExecutor:
         self._alone = gpus > 1 and any(each.resources.get("GPU", 0) > 1 for each in machines)
 
     def _expects_gpus(self) -> bool:
-        """Whether a cluster that has no GPU may get one: calls that ask for it make an autoscaler start a machine."""
+        """Whether a cluster without a GPU may get one: requests of calls make an autoscaler start a machine."""
         if self._own or self._wanted == "wait" or self._had_gpus:
             return not self._own
         return self._may_grow and not self._barren
 
     @property
     def _may_grow(self) -> bool:
-        """Whether an autoscaler seems to start the machines of this cluster."""
+        """Whether an autoscaler probably starts the machines of this cluster."""
         return any(cluster.LABEL in each.labels for each in self._machines)
 
     def _ask_autoscaler(self) -> None:
-        """Find out whether calls wait for what no machine of the autoscaler has: a GPU, or a known size of memory."""
+        """Check for calls that request a GPU or memory that no machine of the autoscaler has."""
         waiting = any(sent.call.gpus or sent.memory for sent in self._pending.values())
         if self._head is None or not self._may_grow or not waiting:
             return
@@ -384,12 +386,12 @@ class RayExecutor:
         self._blind |= any("memory" in bundle for bundle in infeasible)
 
     def _send_again_with_less_memory(self) -> None:
-        """Take calls out of the queue that ask for more memory than any machine has now; they are sent again."""
+        """Remove calls from the queue that request more memory than any machine has now; they are sent again."""
         with contextlib.suppress(exceptions.RayError):
             for reference, sent in self._pending.items():
                 if sent.asked is None and sent.memory > self._memory_to_ask(sent.call):
                     sent.asked = time.monotonic()
-                    ray.cancel(reference)  # a running one ignores it (see worker.entry)
+                    ray.cancel(reference)  # a running call ignores it (see worker.entry)
 
 
 def _lost_call(call: Call, cause: str, died: bool, exhausted: MemoryKind | None = None) -> Finished:

@@ -1,4 +1,4 @@
-"""Where Ray keeps the sessions of a cluster on this machine: their sockets need a short path."""
+"""The folder of Ray's sessions on this machine; their sockets need a short path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.errors import ClusterError
 
-SOCKET_PATH = 107  # the most characters of a unix socket's path
+SOCKET_PATH = 107  # maximum number of characters of a Unix socket's path
 # RAY_TMPDIR/ray/session_2026-11-21_02-51-00_123456_1234567/sockets/plasma_store.1
 BELOW = len("/ray/session_2026-11-21_02-51-00_123456_1234567/sockets/plasma_store.1")
 LONGEST = SOCKET_PATH - BELOW
@@ -19,14 +19,14 @@ SHORT = "/tmp"
 
 
 def session_variables() -> Mapping[str, str]:
-    """The variables with which Ray's sessions lie at a path that is short enough; empty if they do anyway.
+    """The variables that give Ray's sessions a short enough path; empty if the default path is short enough.
 
-    Raises ClusterError if RAY_TMPDIR is too long, or if TMPDIR is and /tmp cannot be written.
+    Raises ClusterError if RAY_TMPDIR is too long, or if TMPDIR is too long and /tmp cannot be written.
     """
     named = os.environ.get(VARIABLE)
     if named is not None:
         if len(os.fsencode(named)) > LONGEST:
-            raise ClusterError(f"{VARIABLE} is {named}: a path of Ray's sockets has {LONGEST} characters there at most")
+            raise ClusterError(f"{VARIABLE} is {named}; it must have at most {LONGEST} characters, for Ray's sockets")
         return {}
     folder = _temporary_folder()
     if len(os.fsencode(folder)) <= LONGEST:
@@ -34,7 +34,7 @@ def session_variables() -> Mapping[str, str]:
     if not os.access(SHORT, os.W_OK):
         raise ClusterError(
             f"TMPDIR is {folder}, too long for Ray's sockets, and {SHORT} cannot be written; set {VARIABLE} to a path "
-            f"of {LONGEST} characters at most"
+            f"of at most {LONGEST} characters"
         )
     return {VARIABLE: SHORT}
 

@@ -1,4 +1,4 @@
-"""The choices of a run: how its jobs are computed on a device, chosen once and kept for the life of the run.
+"""The strategy choices of a run: one per device, made once and kept for the whole run.
 
 runs/ID/ways/NAME.json   one choice per file, written by the first process to choose, with a digest of its content
 """
@@ -15,15 +15,15 @@ from orchestrator.errors import StoreError
 from orchestrator.store import Store
 from tasks.worker.compute_context import Choice, Settle
 
-ATTEMPTS = 3  # to store a choice whose file turns out damaged each time
+ATTEMPTS = 3  # to store a choice whose file is damaged each time
 
 
 def choice_settler(store: Store, run: str, *kin: str) -> Settle:
-    """A function that returns the choice stored for the run, or for one of its kin, or makes the choice and stores it.
+    """A function that returns the choice stored for the run or for one of its kin, or else makes and stores a choice.
 
-    Kin are the cells of a sweep, and the sweeps of a cell: what is computed for both is computed in one way. When
-    several processes choose at the same time, the first choice stored wins and all use it. A damaged choice is set
-    aside and made again. Raises Unwritable when the choice cannot be stored, StoreError when the store cannot be read.
+    Kin are the cells of a sweep, and the sweeps of a cell: jobs shared by both use one strategy. If several processes
+    choose at the same time, the first stored choice wins and all use it. A damaged choice is set aside and made again.
+    Raises Unwritable if the choice cannot be stored, StoreError if the store cannot be read.
     """
     known: dict[str, Choice] = {}
 
@@ -62,7 +62,7 @@ def _make_choice(store: Store, run: str, name: str, choose: Callable[[], Choice]
         store.keep_run_file(run, file_of(name), mine)
         if (choice := _read_choice(store, run, name)) is not None:
             return choice
-    raise StoreError(f"what run {run} settles for {name} is damaged again and again; check the disk")
+    raise StoreError(f"the choice of run {run} for {name} is repeatedly damaged after being written; check the disk")
 
 
 def file_of(name: str) -> str:
@@ -78,7 +78,7 @@ def _encode(name: str, choice: Choice) -> bytes:
 
 
 def _decode(name: str, data: bytes) -> Choice:
-    """The choice in these bytes. Raises ValueError, with the reason, if they are not as they were written."""
+    """The choice in these bytes. Raises ValueError, with the reason, if they are damaged."""
     try:
         says = json.loads(data)
         choice: dict[str, Any] = dict(says["choice"])
@@ -86,7 +86,7 @@ def _decode(name: str, data: bytes) -> Choice:
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"it is not a choice ({type(error).__name__})") from None
     if not same:
-        raise ValueError("its digest is not that of its content")
+        raise ValueError("its digest does not match its content")
     return choice
 
 

@@ -1,6 +1,6 @@
-"""Handing a run to a cluster through Ray's job server: the command, the files that travel with it, how it goes there.
+"""Submission of a run to a cluster through Ray's job server: the command, its files, and its state.
 
-(Ray calls such a program a "job"; here it is a submission, since a job is one call of a task.)
+(In Ray's terms such a program is a "job"; here it is a submission, since a job is one call of a task.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from orchestrator.errors import ClusterError
 from orchestrator.spec.config_parts import walk
 from tasks.models.custom import Factory, Named, is_own, sources
 
-# Where Ray was started by its path, `engram` lies beside the Python with which Ray's node, the parent of this shell's
+# If Ray was started by its path, `engram` is next to the Python with which Ray's node, the parent of this shell's
 # parent, starts its workers.
 FIND = (
     "command -v engram >/dev/null || "
@@ -31,15 +31,15 @@ FIND = (
 COMMAND = f'{FIND}PYTHONPATH="$PWD${{PYTHONPATH:+:$PYTHONPATH}}" engram'  # for modules of the working directory
 BEGIN_SECONDS = 120.0  # for the job server to begin a submission; the first one on a node takes long
 LOOK_SECONDS = 1.0
-NO_AGENT = "No available agent"  # what a job server answers whose node's agent is not up yet
+NO_AGENT = "No available agent"  # the answer of a job server before its node's agent has started
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
-REFUSED = re.compile(r"[Tt]oken|status code 40[13]")  # in what a job server says to who has no right
+REFUSED = re.compile(r"[Tt]oken|status code 40[13]")  # in a job server's answer to unauthorised requests
 ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0"}  # of a submission; the cluster has its own data and credentials
-LAST_LINES = 3  # of its output that are told of a submission that failed at once
+LAST_LINES = 3  # of the output in the error message of a submission that failed at once
 
 
 class JobServer:
-    """Ray's job server at http://HOST:PORT. What is asked of it raises ClusterError, in one line, where it fails."""
+    """Ray's job server at http://HOST:PORT. Failed requests raise ClusterError."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -50,7 +50,7 @@ class JobServer:
             is_server = False
         if not is_server:
             raise ClusterError(
-                f"{address!r} is no address of a job server; give http://HOST:PORT, of Ray's dashboard (8265)"
+                f"{address!r} is not an address of a job server; give http://HOST:PORT of Ray's dashboard (port 8265)"
             )
         from ray.job_submission import JobSubmissionClient
 
@@ -61,10 +61,10 @@ class JobServer:
             logging.getLogger(name).setLevel(logging.ERROR)
 
     def submit(self, arguments: Iterable[str], files: Mapping[str, Path], store: str) -> tuple[str, str]:
-        """Hand over a command of `engram`, with the files that it needs in its working directory.
+        """Submit a command of `engram`, with the files that it needs in its working directory.
 
-        Ray keeps the files by the digest of their content and gives them to every worker. Returns the name and state of
-        the submission once the command has begun, or after BEGIN_SECONDS.
+        Ray stores the files by the digest of their content and copies them to every worker. Returns the name and state
+        of the submission once the command has begun, or after BEGIN_SECONDS.
         """
         name = f"engram-{secrets.token_hex(4)}"
         end = time.monotonic() + BEGIN_SECONDS
@@ -92,7 +92,7 @@ class JobServer:
         return name, str(state)
 
     def wait(self, name: str, show: Callable[[str], object]) -> int:
-        """Pass on what a submission prints until it has ended; return its exit code."""
+        """Show the output of a submission until it has ended; return its exit code."""
         shown = 0
         while True:
             info = self._ask(lambda: self._client.get_job_info(name))
@@ -107,7 +107,7 @@ class JobServer:
             time.sleep(LOOK_SECONDS)
 
     def _hand_over(self, end: float, **submission: Any) -> None:
-        """Submit, again until the monotonic time `end` where a head has only just started."""
+        """Submit; if a head has only just started, retry until the monotonic time `end`."""
         while True:
             try:
                 self._ask(lambda: self._client.submit_job(**submission))
@@ -125,16 +125,16 @@ class JobServer:
             if REFUSED.search(text):
                 raise ClusterError(
                     f"the job server at {self.address} refuses the token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN "
-                    "(or RAY_AUTH_TOKEN_PATH) as the cluster has them"
+                    "(or RAY_AUTH_TOKEN_PATH) to the cluster's values"
                 ) from error
             raise ClusterError(
-                f"the job server at {self.address} cannot be used: {text[:300]}; is it Ray's dashboard (port 8265), "
-                "started with --include-dashboard=true, and open to this machine?"
+                f"the job server at {self.address} cannot be used: {text[:300]}; check that it is Ray's dashboard "
+                "(port 8265), started with --include-dashboard=true, and open to this machine"
             ) from error
 
 
 def factory_files(configs: Iterable[Any]) -> dict[str, Path]:
-    """The Python files of the users' own networks that these configs name, by their names below the import path."""
+    """The Python files of the user's own networks in these configs, by their names relative to the import path."""
     found: dict[str, Path] = {}
     for config in configs:
         for _, part in walk(config):

@@ -1,4 +1,4 @@
-"""A check of the user's tasks by the process that computes them: they are the code that their keys were made from."""
+"""Checks in the computing process that the user's tasks are the code that their keys were derived from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.user_code.loaded import ImportWatch, UncoveredImport, open_watch
 
 
 class SourceChanged(ValueError):
-    """The files of a task have changed since its keys were made: one line for the user."""
+    """The files of a task have changed since its keys were derived."""
 
 
 class TaskSource:
@@ -30,8 +30,9 @@ class TaskSource:
         found = digest_of_files(self._files.values())
         if found != self._digest:
             return SourceChanged(
-                f"the code of {self._module} is not the one that this run was planned with: {', '.join(self._files)} "
-                f"have digest {found} here, not {self._digest}; start the command again, with the same code everywhere"
+                f"the code of {self._module} differs from the code that this run was planned with: "
+                f"{', '.join(self._files)} have digest {found} here, not {self._digest}; repeat the command with the "
+                "same code on all machines"
             )
         try:
             self._watch.check()

@@ -1,8 +1,8 @@
 """The function that a Ray worker runs. It is pickled by value, so that it works before Engram can be imported there.
 
 `tasks` and `orchestrator` are common names, and Ray puts the driver's working directory first on a worker's path: a
-`tasks.py` there would be imported instead of ours. So calls and answers travel as bytes and are unpickled only once
-our packages are in place. This module imports the standard library alone.
+`tasks.py` there would be imported instead of ours. Therefore calls and answers are sent as bytes and unpickled only
+once our packages are loaded. This module imports only the standard library.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PACKAGES = ("orchestrator", "tasks")
 def pin(root: str) -> None:
     """Import `orchestrator` and `tasks` from `root`, regardless of the order of the path.
 
-    Their submodules follow, since those are looked up in the package itself. `root` goes to the end of the path, so
-    that it hides no other modules. If there is no such folder (on another machine), the path decides.
+    Their submodules follow, since they are found through the package. `root` is put at the end of the path, so that it
+    hides no other modules. If the folder does not exist (on another machine), the path decides.
     """
     if not os.path.isdir(os.path.join(root, "orchestrator")):
         return
@@ -46,15 +46,15 @@ def pin(root: str) -> None:
 def entry(
     root: str, environment: Mapping[str, str], store: str, identity: Mapping[str, str] | None = None
 ) -> Callable[[bytes], bytes | str]:
-    """The function to send: takes a pickled call; returns a pickled Finished, or a text where it cannot be computed.
+    """The function to send: takes a pickled call; returns a pickled Finished, or a text if it cannot be computed.
 
-    That is where Engram is missing, or is another than the `identity` of the driver: a key does not hold
-    Engram's code, so nothing may be computed by any other.
+    It cannot if Engram is missing or differs from the driver's `identity`: a key does not contain Engram's code, so
+    different code must not compute it.
     """
     ready: list[Any] = []  # our module of calls and the open store, once per process
 
     def run(call: bytes) -> bytes | str:
-        # Ray's mild way to cancel is an interrupt. It is meant for calls that have not begun; a running one ignores it.
+        # Ray's soft cancellation is an interrupt. It is meant for calls that have not begun; a running one ignores it.
         with contextlib.suppress(ValueError):  # not in the main thread: there it cannot be interrupted anyway
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
@@ -79,7 +79,7 @@ def entry(
 
 
 def asking(root: str, environment: Mapping[str, str]) -> Callable[[bytes, str], str]:
-    """The function to send to a node: takes a pickled Question and the node's id; returns a problem, or nothing."""
+    """The function to send to a node: takes a pickled Question and the node's id; returns a problem, or empty text."""
 
     def answer(question: bytes, node: str) -> str:
         try:

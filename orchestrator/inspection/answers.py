@@ -1,4 +1,4 @@
-"""Answers with the numbers on which they rest: of a run, and of a sweep's cells."""
+"""Answers and their supporting numbers, for a run and for the cells of a sweep."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from orchestrator.store import Store
 from tasks.contract.verdict import Tone, Verdict
 
 Row = Mapping[str, Any]  # of a summary
-HEAD = ("metric", "setting", "estimate", "95 % interval", "n", "null", "p")  # of a table of such rows
-LESS = "memorization, less than the start"  # what a search measures at its end
+HEAD = ("metric", "setting", "estimate", "95 % interval", "n", "null", "p")  # columns of a table of such rows
+LESS = "memorization, less than the start"  # the metric of a search
 BEYOND = (
-    "It says nothing of choices that were not tried, of other data, or of what the audit of a trial does not look for. "
-    "Less memory than before is not none: the audit of the winner says what is left."
+    "This result covers only the settings that were tried, these data, and the kind of memory that the audit tests. "
+    "Less memorisation is not zero memorisation: the audit of the winner shows how much remains."
 )
 
 
 @dataclass(frozen=True)
 class CellAnswer:
-    """A cell of a sweep: its run, what tells it apart from the others, its answer, and the row on which that rests.
+    """A cell of a sweep: its run, the fields that distinguish it, its answer, and the row that supports the answer.
 
-    Without an answer the row is the first of the summary; None while nothing is stored.
+    Without an answer the row is the first of the summary; None if nothing is stored.
     """
 
     run: str
@@ -40,22 +40,22 @@ class CellAnswer:
 
     @property
     def label(self) -> str:
-        """What tells it apart in a line: `data=mnist, network=mlp1`; its run where nothing does."""
+        """The distinguishing fields in a line: `data=mnist, network=mlp1`; the run if there are none."""
         return ", ".join(f"{name}={value}" for name, value in self.varied.items()) or self.run
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An audit's answer in words, and the first of the summary's rows that it rests on.
+    """An audit's answer and the first summary row that supports it.
 
-    answer, tone: such as `memorised`, and what that says of the model: `accused`, `cleared` or `open`.
-    sentence, limits: the answer with its evidence, and what it does not say, after what the paper's own test says.
-    metric, setting: which row of the summary; estimate, low, high: its number with the 95 % interval; null: what the
-    estimate is where nothing is memorised; p: its p-value; n, unit: of what and how many. None where the row has none,
-    and of an answer that rests on no row.
-    look: which look the run is at its question; cells: how many cells the sweep has that it was judged with;
-    summed_error: of 100 such audits of models that keep nothing, how many accuse over all of these, at most; None if
-    the audit states no error.
+    answer, tone: such as `memorised`, and its tone: `accused`, `cleared` or `open`.
+    sentence, limits: the answer with its evidence, and its limits, after the result of the paper's own test.
+    metric, setting: the row of the summary; estimate, low, high: its number with the 95 % interval; null: the estimate
+    expected without memorisation; p: its p-value; n, unit: the sample size and its unit. None if the row has no such
+    value, or if no row supports the answer.
+    look: the number of times that this question was examined; cells: the number of cells judged together;
+    summed_error: the maximum number of false findings in 100 such audits of models without memorisation, summed over
+    looks and cells; None if the audit states no error.
     """
 
     answer: str
@@ -77,10 +77,10 @@ class Answer:
 
 
 def run_answer(journal: Journal, store: Store) -> Answer | None:
-    """The answer of a run; None as long as there is none, for an audit without answers in words, and for a sweep.
+    """The answer of a run; None if there is none yet, for an audit without verdicts, and for a sweep.
 
-    Of a search what it recommends: `setting` are the winner's choices, the number by how much less it memorises than
-    the start. Raises EngramError where the audit gives an answer that it does not declare.
+    For a search, the recommendation: `setting` has the winner's choices, and the number is its reduction in
+    memorisation against the start. Raises EngramError if the audit gives an answer that it does not declare.
     """
     if search_results.is_search(journal.about()):
         return search_answer(search_results.read_search(journal))
@@ -106,7 +106,7 @@ def run_answer(journal: Journal, store: Store) -> Answer | None:
 
 
 def search_answer(search: SearchResults) -> Answer | None:
-    """What a search recommends; None as long as it recommends nothing."""
+    """The recommendation of a search; None if there is none yet."""
     told = search.answer
     if told is None:
         return None
@@ -122,12 +122,12 @@ def search_answer(search: SearchResults) -> Answer | None:
 
 
 def supporting_rows(verdict: Verdict, rows: Sequence[Row]) -> list[Row]:
-    """The rows of a summary on which the answer rests, the most important one first."""
+    """The rows of a summary that support the answer, the most important one first."""
     return [row for name in verdict.rows for row in rows if (row["metric"], row["setting"]) == name]
 
 
 def leading_rows(verdict: Verdict | None, rows: Sequence[Row], count: int) -> list[Row]:
-    """The rows of a summary to read first: those on which the answer rests, then the first ones, `count` in all."""
+    """The rows of a summary to read first: the supporting rows, then the first ones, `count` in total."""
     first = [] if verdict is None else supporting_rows(verdict, rows)
     return [*first, *(row for row in rows if row not in first)][:count]
 
@@ -148,7 +148,7 @@ def cell_answers(journal: Journal, store: Store) -> list[CellAnswer]:
 
 
 def row_cells(row: Row, equals: str = "=") -> tuple[str, ...]:
-    """What stands below HEAD for a row, with `equals` between what was varied and its value."""
+    """The cells of a row under HEAD, with `equals` between a varied field and its value."""
     return (
         row["metric"],
         rounding.format_setting(row["setting"], equals=equals),
@@ -161,13 +161,13 @@ def row_cells(row: Row, equals: str = "=") -> tuple[str, ...]:
 
 
 def row_name(row: Row) -> str:
-    """What a row of a summary measures: `M_w effect (images=probe)`."""
+    """The name of a summary row: `M_w effect (images=probe)`."""
     shown = rounding.format_setting(row["setting"], text)
     return f"{row['metric']} ({shown})" if shown else str(row["metric"])
 
 
 def tone(audit: str, verdict: Verdict) -> Tone:
-    """Whether the answer accuses the model, clears it, or leaves it open."""
+    """The tone of an answer: accused, cleared or open."""
     try:
         return audits.find(audit).audit.wording.answers[verdict.answer].tone
     except (EngramError, KeyError):

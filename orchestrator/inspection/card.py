@@ -1,7 +1,7 @@
-"""What an audit puts into a model card: the block of YAML that model hubs read, and a section in words.
+"""The parts of a model card from an audit: the YAML block that model hubs read, and a section of text.
 
-The block is Hugging Face's `model-index`: for each answer the number it rests on, with its interval, the value where
-nothing is memorised, the p-value, and the SHA-256 of the report's file, by which a reader knows that report again.
+The block is Hugging Face's `model-index`: for each answer its supporting number, with interval, value expected without
+memorisation, p-value, and the SHA-256 of the report's file, which identifies the report.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NUMBERS = {
 
 @dataclass(frozen=True)
 class CardEntry:
-    """A run with its answer, and the row of its summary on which that rests."""
+    """A run, its answer, and the supporting row of its summary."""
 
     run: Journal
     verdict: Verdict
@@ -50,15 +50,18 @@ class CardEntry:
 def model_card(journal: Journal, store: Store, page: Path) -> str:
     """The block and the section of a run, or of a sweep's cells, whose report is this page.
 
-    As on a public page, words and folders of one's own are withheld. EngramError where no answer has a number yet.
+    As on a public page, the user's own words and folders are withheld. Raises EngramError if no answer has a number
+    yet.
     """
     shown = Disclosure().journal(journal.folder)
     about = shown.about()
     if is_search(about):
-        raise EngramError(f"{journal.run} is a search; a card tells of an audit, so name the run of one of its trials")
+        raise EngramError(f"{journal.run} is a search; a card describes one audit: name the run of one of its trials")
     entries = [entry for run in shown.parts() if (entry := _entry(run, store)) is not None]
     if not entries:
-        raise EngramError(f"run {journal.run} has no answer with a number yet; engram resume {journal.run} goes on")
+        raise EngramError(
+            f"run {journal.run} has no answer with a number yet; engram resume {journal.run} continues it"
+        )
     digest = hashlib.sha256(regular_bytes(page)).hexdigest()
     index = [{"name": _model(entries[0].run), "results": [_result(entry, digest) for entry in entries]}]
     block = yaml.safe_dump({"model-index": index}, sort_keys=False, allow_unicode=True, width=10_000)
@@ -115,13 +118,13 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _model(run: Journal) -> str:
-    """What the audit is about in a few words; its name where it does not say."""
+    """The subject of the audit in a few words; the audit's name if it declares none."""
     about: Mapping[str, Any] = run.about()
     subject, config = audits.find(about["audit"]).audit.wording.subject, typed_config(about)
     return str(about["audit"]) if subject is None or config is None else subject(config)
 
 
 def _data(run: Journal) -> str:
-    """The data set that the run's config names, without its folder; the audit where it names none."""
+    """The data set that the run's config names, without its folder; the audit's name if there is none."""
     found = (page_seal.public_name(thing) for _, thing in page_seal.things(run) if isinstance(thing, Dataset))
     return next(found, str(run.about()["audit"]))

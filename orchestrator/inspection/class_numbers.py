@@ -1,4 +1,4 @@
-"""Which class of the data sets a config's class numbers are."""
+"""The names of the classes that the class numbers of a config refer to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
 
-LISTED = 20  # classes that are named in a line
+LISTED = 20  # names of classes in a line
 
 
 def requested_classes(configs: Iterable[Any]) -> list[dict[str, Any]]:
-    """Each class number that is given, with the names of the classes of each image data set of its config.
+    """Each class number that is set, with the names of the classes of each image data set of its config.
 
-    The names are in the order of the numbers. Sets of a single class, such as probe images, are left out.
+    The names are in the order of the numbers. Sets with a single class, such as probe images, are omitted.
     """
     found: list[dict[str, Any]] = []
     for config in configs:

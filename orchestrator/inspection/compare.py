@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """A field in which the two differ; None if one of them has no such field."""
+    """A field in which the runs differ; None for a run without this field."""
 
     name: str
     a: Any
@@ -43,7 +43,7 @@ class Comparison:
     runs: tuple[str, str]
     audits: tuple[str, str]
     fields: tuple[Difference, ...]  # of the config, by dotted names
-    environment: tuple[Difference, ...]  # versions and commit when the runs were made
+    environment: tuple[Difference, ...]  # versions and commit when the runs were computed
     answers: tuple[Verdict | None, Verdict | None]
     rows: tuple[Pair, ...]
 
@@ -56,7 +56,7 @@ def compare(store: Store, a: Journal, b: Journal) -> Comparison:
         if "cells" in about:
             cells = ", ".join(about["cells"])
             what = "search" if is_search(about) else "sweep"
-            raise SpecError(f"{journal.run} is a {what}; compare two of its runs ({cells}), or look at its own report")
+            raise SpecError(f"{journal.run} is a {what}; compare two of its runs ({cells}), or read its own report")
     configs = [dict(flatten(about["config"])) | {"preset": about["preset"]} for about in abouts]
     made = [{"commit": about.get("commit"), **about.get("versions", {})} for about in abouts]
     tables = [

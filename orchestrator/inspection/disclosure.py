@@ -1,9 +1,9 @@
 """Disclosure: the parts of a run's config that leave the machine, on pages and to MLflow.
 
-The terminal and the run's folder show the whole config; neither is passed on.
-A config's types declare what is private in them. A value with a `named()` method, such as a file or a data set, is
-shown by its name and the digest of its content, without its folders. A field whose metadata has WITHHELD is shown as
-that function's pattern of it, in angle brackets: `<4 and 3 letters>`.
+The terminal and the run's folder show the whole config; neither is shared. A config's types declare their private
+parts. A value with a `named()` method, such as a file or a data set, is shown by its name and the digest of its
+content, without its folders. A field whose metadata has WITHHELD is shown as that function's pattern of it, in angle
+brackets: `<4 and 3 letters>`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from orchestrator.spec.config_parts import plain, rebuild
 from orchestrator.spec.fields import coerce, field_types, replace_fields, split_list, text
 from tasks.worker.files import WITHHELD
 
-UNKNOWN = "<withheld>"  # for texts of a config whose audit has gone, so that it is unknown which are private
-PLAIN_WORD = re.compile(r"true|false|null|none|[-+.\deE]+", re.IGNORECASE)  # which tell nothing of anybody
+UNKNOWN = "<withheld>"  # for texts of a config whose audit is not installed, so that private ones are unknown
+PLAIN_WORD = re.compile(r"true|false|null|none|[-+.\deE]+", re.IGNORECASE)  # words that reveal nothing private
 RANGE = re.compile(r"(log\()?[-+.\deE]+\)?")  # of numbers, as a search has it
 
 
 class Disclosure:
     """The public part of runs' configs. Values that differ still differ: texts of one pattern are numbered.
 
-    With `words` no text is withheld; folders are left out in any case.
+    With `words` no text is withheld; folders are always omitted.
     """
 
     def __init__(self, words: bool = False) -> None:
@@ -49,7 +49,7 @@ class Disclosure:
     def _part(self, held: Any, metadata: Mapping[Any, Any]) -> Any:
         """The public value of a field with this metadata."""
         withheld = metadata.get(WITHHELD) if not self.words else None
-        if withheld is None or held == "":  # of a text that is not there nothing is private
+        if withheld is None or held == "":  # an empty text is not private
             return self.public(held)
         if isinstance(held, tuple):
             return tuple(self._stand_in(text, withheld(text)) for text in held)
@@ -65,7 +65,7 @@ class Disclosure:
         return self._stand_ins[text]
 
     def _about(self, folder: Path, about: dict[str, Any]) -> dict[str, Any]:
-        """The public content of `run.json`. Why cells were left out names files, and no page shows it."""
+        """The public content of `run.json`, without the reasons for skipped cells, which name files."""
         about = {name: value for name, value in about.items() if name != "left_out"}
         if "cells" in about:
             cells = [Journal(folder.with_name(name)).about() for name in about["cells"]]
@@ -80,7 +80,7 @@ class Disclosure:
         config = typed_config(about)
         shown = _redact_text(about["config"]) if config is None else plain(self.public(config))
         if config is not None and plain(config) == shown:
-            shown = about["config"]  # as it was written, without fields added to the code since
+            shown = about["config"]  # as stored, without fields added to the code since
         setting = {"setting": self._setting(config, about["setting"])} if about.get("setting") else {}
         return {**about, "config": shown, **setting, **self._public_spec(about, config, [])}
 
@@ -100,7 +100,7 @@ class Disclosure:
         return {"asked": {**asked, "set": fields, "sweep": sweep}}
 
     def _search(self, config: Any, search: Mapping[str, Any]) -> dict[str, Any]:
-        """The public part of what is asked of a search that begins from this config, and of what it `chosen` has."""
+        """The public part of the settings of a search that starts from this config, and of its `chosen` values."""
         over = {
             name: domain
             if RANGE.fullmatch(domain)
@@ -115,7 +115,7 @@ class Disclosure:
         return public
 
     def _public_choices(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
-        """The public values of fields that are set otherwise than in the config, whether it takes them or not."""
+        """The public values of fields that differ from the config, including values that it does not accept."""
         public = {}
         for name, value in setting.items():
             try:
@@ -127,7 +127,7 @@ class Disclosure:
         return public
 
     def _setting(self, config: Any, setting: Mapping[str, Any]) -> dict[str, Any]:
-        """The public values of a setting, in the form in which they were stored."""
+        """The public values of a setting, in their stored form."""
         return {name: self._public_value(config, name, value) for name, value in setting.items()}
 
     def _public_value(self, config: Any, name: str, value: Any) -> Any:
@@ -144,14 +144,14 @@ class Disclosure:
             held, shown = getattr(held, part), getattr(shown, part)
         if held == shown:
             return value
-        if isinstance(value, str) and hasattr(type(held), "parse"):  # as it was given, not yet pinned
+        if isinstance(value, str) and hasattr(type(held), "parse"):  # as entered, not yet pinned
             with suppress(ValueError):  # it was given as JSON
                 return str(self.public(type(held).parse(value)))
         return plain(shown)
 
 
 def typed_config(about: Mapping[str, Any]) -> Any:
-    """A run's config as the audit's config type; None if the audit has gone or has changed since."""
+    """A run's config as the audit's config type; None if the audit is not installed or has changed since."""
     try:
         return coerce(about["config"], audits.find(about["audit"]).audit.config, "config")
     except (EngramError, KeyError):

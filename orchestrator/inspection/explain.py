@@ -1,4 +1,4 @@
-"""Why a run or a result was or was not reused; and one job computed again here, of which nothing is stored."""
+"""Explains why a result was or was not reused, and computes one job again without storing it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tasks.user_code.acceptance import use_stand_ins
 from tasks.worker.compute_context import STRATEGIES, ComputeContext, StrategyName, use_context
 
 SHORTEST = 4  # hexadecimal digits of the shortest accepted prefix of a key
-NEIGHBOURS = 1000  # stored results of the same task that are searched for the nearest
+NEIGHBOURS = 1000  # maximum number of stored results searched for the nearest
 
 
 def run(journal: Journal, store: Store) -> dict[str, Any]:
-    """Per task of a run: jobs planned, stored before its last start, computed by it, failed, and absent now.
+    """Count the jobs of a run per task: planned, stored before its last start, computed by it, failed, absent now.
 
     `code` has a line for each of the user's files that has changed since.
     """
@@ -60,7 +60,7 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
 
 
 def _code_lines(journal: Journal, stored: int) -> Iterator[str]:
-    """What has changed of the user's code that a run was planned with, and what it costs: a line each."""
+    """A line for each change of the user's code since a run was planned, with the number of results it costs."""
     yield from describe_accepted(journal.about())
     try:
         changes = changes_of_run(journal)
@@ -68,7 +68,7 @@ def _code_lines(journal: Journal, stored: int) -> Iterator[str]:
         yield str(error)
         return
     for change in changes:
-        yield f"{change.describe()}: with the code as it is now, {stored} of its stored results are not found again"
+        yield f"{change.describe()}: with the present code, {stored} of the run's stored results cannot be reused"
 
 
 class PlannedKeys:
@@ -101,23 +101,23 @@ def resolve_key(store: Store, word: str) -> str:
             return close[0]
         if close:
             raise SpecError(
-                f"{len(close)} keys begin with {word}: {', '.join(key[:16] for key in close[:5])}; give more of it"
+                f"{len(close)} keys begin with {word}: {', '.join(key[:16] for key in close[:5])}; give more characters"
             )
     raise SpecError(f"{word!r} is neither a run nor a key in {store.location}; `engram runs` lists the runs")
 
 
 def find_run_or_key(store: Store, word: str) -> Journal | str:
-    """The run that is meant by this word, or else the one key with this prefix. SpecError for none or several."""
+    """The run of this name, or else the one key with this prefix. Raises SpecError for none or several."""
     try:
         return status.find(store, word)
     except SpecError as error:
-        if "is the beginning of" in str(error):
+        if "is ambiguous" in str(error):
             raise
     return resolve_key(store, word)
 
 
 def key(store: Store, name: str) -> dict[str, Any]:
-    """Information on a key: its record if it is stored; otherwise why not, and the nearest stored key."""
+    """Information on a key: its record if stored, otherwise the reason and the nearest stored key."""
     known = PlannedKeys(store)
     runs = known.having(name)
     stored = store.keys()
@@ -157,9 +157,9 @@ def key(store: Store, name: str) -> dict[str, Any]:
 
 
 def planned_job(store: Store, name: str) -> tuple[Job, Plan, Mapping[str, str]]:
-    """The job of a key, with the plan of the newest run that has it and the digests that stand in for accepted code.
+    """The job of a key, the plan of the newest run that has it, and the stand-in digests of accepted code.
 
-    Raises EngramError if today's code plans none.
+    Raises EngramError if the present code plans no such job.
     """
     return _newest_planned_job(store, name, PlannedKeys(store).having(name))
 
@@ -212,7 +212,7 @@ def _differences(one: Any, other: Any, path: str = "") -> Iterator[tuple[str, tu
 
 
 def _tasks(journal: Journal) -> Mapping[str, str]:
-    """The tasks of a run's planned keys; empty for a sweep, whose cells have them, and for an unreadable run."""
+    """The tasks of a run's planned keys; empty for a sweep, whose cells have the keys, and for an unreadable run."""
     try:
         return journal.tasks() if (journal.folder / "plan.json").exists() else {}
     except StoreError:
@@ -224,7 +224,7 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
 
     Models are trained with the strategy named in the stored result's record.
 
-    `same`: whether they are equal bit for bit, None if none is stored; `differs`: the columns that are not equal.
+    `same`: whether they are equal bit for bit, None if no result is stored; `differs`: the unequal columns.
     Raises EngramError if an input is not stored.
     """
     # One thread, as in a worker: the order of a sum affects its last bits.
@@ -233,7 +233,7 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
     try:
         inputs = [store.read(below) for below in plan.inputs[key]]
     except (Absent, Damaged) as error:
-        raise EngramError(f"an input of {key[:12]} is not there: {error}; resume its run first") from None
+        raise EngramError(f"an input of {key[:12]} is missing: {error}; resume its run first") from None
     clock = time.perf_counter()
     with use_context(ComputeContext(_way(store, key))), use_stand_ins(stand_ins):
         table = job.function(job.config, inputs)
@@ -257,7 +257,7 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
 
 
 def _with_earlier_code(table: Any, stand_ins: Mapping[str, str]) -> Any:
-    """The table with the digests of accepted code replaced by the earlier ones, as in keys: models name their code."""
+    """Replace digests of accepted code by the earlier ones, as in keys: tables of models name their code."""
     import pyarrow as pa
 
     for index, field in enumerate(table.schema) if stand_ins else ():
@@ -268,7 +268,7 @@ def _with_earlier_code(table: Any, stand_ins: Mapping[str, str]) -> Any:
 
 
 def _replace_texts(cell: Any, stand_ins: Mapping[str, str]) -> Any:
-    """A cell in whose texts each key of `stand_ins` is replaced by its value."""
+    """Replace each key of `stand_ins` by its value in the texts of a cell."""
     if isinstance(cell, dict):
         return {name: _replace_texts(part, stand_ins) for name, part in cell.items()}
     if isinstance(cell, str):
@@ -278,7 +278,7 @@ def _replace_texts(cell: Any, stand_ins: Mapping[str, str]) -> Any:
 
 
 def _way(store: Store, key: str) -> StrategyName:
-    """The strategy by which a stored result was computed; "auto" if its record names none."""
+    """The strategy that computed a stored result; "auto" if its record names none."""
     try:
         way: StrategyName = store.record(key, check=False).get("way", "auto")
     except (Absent, Damaged):

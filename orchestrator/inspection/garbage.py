@@ -1,4 +1,4 @@
-"""What lies in a store and no run needs: results that none plans any more, checkpoints, and what was set aside."""
+"""Files of a store that no run needs: results that no run plans, their checkpoints, and files that were set aside."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from orchestrator.run_folder.journal import REPLANNED, Journal
 from orchestrator.store import Store
 from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES
 
-KEYED = {RESULTS: "results", STATES: "checkpoints", FAILURES: "tracebacks"}  # needed where a run plans their key
-ASIDE = {QUARANTINE: "damaged files set aside", CONFLICTS: "other results of keys that have one"}  # nothing reads them
+KEYED = {RESULTS: "results", STATES: "checkpoints", FAILURES: "tracebacks"}  # needed if a run plans their key
+ASIDE = {QUARANTINE: "damaged files set aside", CONFLICTS: "different results of stored keys"}  # never read
 
 
 @dataclass(frozen=True)
 class GarbageFile:
-    """A file of the store that no run needs: its kind in words, its name in the store, and its size in bytes."""
+    """A file of the store that no run needs: its kind, its name in the store, and its size in bytes."""
 
     kind: str
     name: str
@@ -27,9 +27,9 @@ class GarbageFile:
 def find_garbage(store: Store) -> list[GarbageFile]:
     """The files that no run of the store needs, by kind and name.
 
-    Files are listed before the runs are: a run has its folder before it stores anything, so what a driver stores
-    meanwhile is not among them. A run that begins later may find one of them stored and lose it again; its driver then
-    computes it anew. Raises EngramError where a run cannot be read, since what it needs is not known.
+    Files are listed before runs: a run creates its folder before it stores anything, so results that a driver stores
+    during the search are not listed. A run that starts later may reuse a listed result and lose it; its driver then
+    computes the result again. Raises EngramError if a run cannot be read, because its needs are unknown.
     """
     there = {folder: store.files(folder) for folder in (*KEYED, *ASIDE)}
     needed = {key for journal in status.journals(store).values() for key in _needed_keys(journal)}
@@ -46,7 +46,7 @@ def find_garbage(store: Store) -> list[GarbageFile]:
 
 
 def _needed_keys(journal: Journal) -> Iterator[str]:
-    """The keys that a run plans, and those of tables that it made without failed or unneeded jobs."""
+    """The keys that a run plans, and the keys of tables that it computed without failed or unneeded jobs."""
     try:
         if "cells" in journal.about():
             return
@@ -55,4 +55,4 @@ def _needed_keys(journal: Journal) -> Iterator[str]:
             if event["event"] in REPLANNED:
                 yield from event["instead"]
     except StoreError as error:
-        raise EngramError(f"what {journal.run} needs is not known, so nothing is garbage for now: {error}") from None
+        raise EngramError(f"run {journal.run} cannot be read, so the files it needs are unknown: {error}") from None

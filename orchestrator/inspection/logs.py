@@ -1,4 +1,4 @@
-"""What happened in a run, line by line, and what is known of one of its jobs: where it ran and what it printed."""
+"""The log of a run, line by line, and the record of one of its jobs: where it ran and its output."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from orchestrator.run_folder.progress import Event
 from orchestrator.store import Store
 from orchestrator.store.failure_log import FailureLog
 
-QUIET = ("stored", "ready", "running", "step")  # events that are not lines of a log
+QUIET = ("stored", "ready", "running", "step")  # events without a line in the log
 
 
 @dataclass(frozen=True)
 class JobLog:
-    """A job: its task, key and state, the runs that plan it, and where, when and on what it ran last.
+    """A job: its task, key and state, the runs that plan it, and the place, time and device of its last execution.
 
-    `seeds` are its config's fields of that name, by path. `printed` are the ends of stdout and stderr of a failed one.
-    `lines` tell what happened to it in these runs.
+    `seeds` are the fields of its config named `seed`, by path. `printed` has the last lines of stdout and stderr of a
+    failed job. `lines` are the events of the job in these runs.
     """
 
     key: str
@@ -39,9 +39,9 @@ class JobLog:
 
 
 def run_lines(journal: Journal, store: Store, follow: bool = False) -> Iterator[str]:
-    """What happened since the last start of a run or sweep, a line for each event; of a search, of its trials.
+    """Yield a line for each event since the last start of a run or sweep; for a search, the events of its trials.
 
-    With `follow` the lines go on as they come until no driver is left.
+    With `follow`, further lines are yielded as events occur, until no driver is left.
     """
     first = True
     for events in status.read_events(journal, store, 1.0 if follow else None):
@@ -51,7 +51,7 @@ def run_lines(journal: Journal, store: Store, follow: bool = False) -> Iterator[
 
 
 def job_log(store: Store, key: str) -> JobLog:
-    """What is known of a job. SpecError if its key is neither planned nor stored."""
+    """The record of a job. Raises SpecError if its key is neither planned nor stored."""
     answer = explain.key(store, key)
     text = store.failure(key) if answer["state"] != "stored" else None
     failure = FailureLog.from_text(text or "")
@@ -77,7 +77,7 @@ def _events_of(journal: Journal, key: str) -> list[Event]:
 
 
 def _seeds(config: Any, path: str = "") -> dict[str, int]:
-    """The fields of a plain config that are called `seed`, by their dotted path."""
+    """The fields named `seed` of a plain config, by their dotted path."""
     found: dict[str, int] = {}
     if isinstance(config, Mapping):
         for name, value in config.items():
@@ -94,13 +94,13 @@ def _seeds(config: Any, path: str = "") -> dict[str, int]:
 def _event_lines(events: Iterable[Event], of_run: bool) -> Iterator[str]:
     for event in events:
         if event["event"] not in QUIET:
-            logged = "error" in event and "key" in event  # where the log of a run points to that of the job
+            logged = "error" in event and "key" in event  # the log of a run refers to the log of the job
             more = f"; engram logs {event['key'][:12]}" if logged and of_run else ""
             yield f"{str(event['time'])[:19].replace('T', ' ')}  {_describe(event)}{more}"
 
 
 def _describe(event: Event) -> str:
-    """An event in words, without its time."""
+    """An event as text, without its time."""
     kind = event["event"]
     job = f"{event.get('task', '')} {event['key'][:12]}" if "key" in event else ""
     match kind:
@@ -116,7 +116,7 @@ def _describe(event: Event) -> str:
         case "told":
             return str(event["line"])
         case "tolerated":
-            return f"tolerated: {format_count(len(event['keys']), 'job')} that failed"
+            return f"tolerated: {format_count(len(event['keys']), 'failed job')}"
         case "curtailed":
             return f"decided: {format_count(len(event['keys']), 'job')} not needed"
         case _ if kind in ENDS and "jobs" in event:

@@ -1,4 +1,4 @@
-"""Whether a page and what it rests on are still as they were sealed. Nothing is asked of a network."""
+"""Checks of a page and its sources against the page's seal. No network is used."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tasks.models.custom import Named
 from tasks.question_answering.predictions import Predictions
 from tasks.worker.files import File, FileError, check_regular, expand_home, regular_bytes
 
-# What is read from a name, in this order: a file of any name is read as any of them.
+# The kinds that a name is parsed as, in this order: a file of any name can be any of them.
 KINDS: tuple[Any, ...] = (Dataset, LanguageModel, ModelFile, Predictions, Named, File)
-Key = tuple[str, str, str]  # what a page calls a thing, its name, its digest
+Key = tuple[str, str, str]  # the noun of an item on a page, its name, its digest
 State = Literal["agrees", "changed", "unchecked"]
 
 
@@ -37,7 +37,7 @@ def _key(entry: AuditedItem) -> Key:
 
 
 def _run_things(run: str, store: Store) -> dict[Key, Thing]:
-    """The things that the run's config names, where they were audited. Raises StoreError if it cannot be read."""
+    """The items that the run's config names, at their audited paths. Raises StoreError if it cannot be read."""
     found: dict[Key, Thing] = {}
     for _, thing in page_seal.things(Journal(store.folder("runs") / run)):
         named: Any = thing
@@ -46,9 +46,9 @@ def _run_things(run: str, store: Store) -> dict[Key, Thing]:
 
 
 def _find_by_name(entry: AuditedItem) -> Thing | None:
-    """The thing if its name says where it is: an embedded or usual data set, a model of the hub's cache, a network.
+    """The item if its name locates it: an embedded or usual data set, a model of the hub's cache, a network.
 
-    None for one that lies at a path, which the page does not tell.
+    None for an item at a path, which the page does not contain.
     """
     thing = _read(entry, entry.name)
     if isinstance(thing, Dataset):
@@ -59,7 +59,7 @@ def _find_by_name(entry: AuditedItem) -> Thing | None:
 
 
 def _existing(file: str) -> Path:
-    """The file or folder of this path. Raises SpecError where there is none that can be read."""
+    """The file or folder of this path. Raises SpecError if it does not exist or cannot be read."""
     try:
         path = expand_home(file).absolute()
     except FileError as error:
@@ -76,7 +76,7 @@ def _existing(file: str) -> Path:
 
 
 def _find_at_path(entry: AuditedItem, path: Path) -> Thing | None:
-    """The thing at this path; None if neither the content nor the name of what lies there is the thing's."""
+    """The item at this path; None if neither the content nor the name matches."""
     if entry.of_bytes and path.is_file() and _file_digest(path) == entry.digest:
         return File(str(path))
     name, shape, options = entry.name.partition("#") if entry.what == Dataset.noun else (entry.name, "", "")
@@ -87,7 +87,7 @@ def _find_at_path(entry: AuditedItem, path: Path) -> Thing | None:
 
 
 def _file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes. Raises SpecError where it cannot be read to its end."""
+    """SHA-256 of a file's bytes. Raises SpecError if it cannot be read completely."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -96,14 +96,14 @@ def _file_digest(path: Path) -> str:
 
 
 def _current_digest(thing: Thing) -> str:
-    """The digest of the thing's content as it is now, read anew. ValueError or OSError where it cannot be."""
+    """The digest of the item's present content. Raises ValueError or OSError if it cannot be read."""
     unpinned: Any = replace(thing, digest="")  # type: ignore[type-var]
     pinned: Any = catalog.pin(unpinned, {}) if isinstance(unpinned, Dataset) else unpinned.pin({})
     return str(pinned.digest)
 
 
 def _read(entry: AuditedItem, text: str) -> Thing | None:
-    """The thing of this kind that is written so; None if there is none, or the kind is another package's."""
+    """The item that this text describes; None if there is none, or if its kind belongs to another package."""
     for kind in KINDS:
         if kind.noun == entry.what:
             try:
@@ -116,18 +116,18 @@ def _read(entry: AuditedItem, text: str) -> Thing | None:
 
 @dataclass(frozen=True)
 class SealCheck:
-    """One thing of which the page's seal gives the digest."""
+    """The check of one item whose digest is in the page's seal."""
 
     what: str  # page, table, run, data set, model, ...
     name: str
     state: State
     sealed: str  # the digest in the seal; empty for a file that is not in it
-    found: str  # the digest now; empty where it is not known
-    note: str = ""  # what is the matter, or where it was found
+    found: str  # the present digest; empty if unknown
+    note: str = ""  # the problem, or the location of the item
 
 
 def check_signature(path: Path, key: Path) -> SealCheck:
-    """Whether the signature beside a page is by this public key. Raises SpecError where that is no public key."""
+    """Check that a page's signature is by this public key. Raises SpecError if the file is not a public key."""
     problem = signature_problem(path, key)
     return SealCheck(
         "signature", path.name + SUFFIX, "changed" if problem else "agrees", "", "", problem or f"by {key}"
@@ -136,7 +136,7 @@ def check_signature(path: Path, key: Path) -> SealCheck:
 
 @dataclass(frozen=True)
 class SealedPage:
-    """A page on the disk with the seal that it carries."""
+    """A page on disk and its seal."""
 
     path: Path
     data: bytes
@@ -153,7 +153,7 @@ def open_page(path: Path) -> SealedPage:
 
 
 def store_of(page: SealedPage, named: str | None, default: str) -> Store | None:
-    """The first store that has the page's runs: the one that is named, the one that the page lies in, the default."""
+    """The first store that has the page's runs: the named one, the one that contains the page, or the default."""
     for place in (*([named] if named else []), *map(str, page.path.absolute().parents[2:3]), default):
         try:
             store = open_store(place, create=False) if is_there(place) else None
@@ -165,10 +165,10 @@ def store_of(page: SealedPage, named: str | None, default: str) -> Store | None:
 
 
 def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Iterator[SealCheck]:
-    """The page itself, its tables in the store, and what it rests on: as given in `files`, else where it was audited.
+    """Check the page, its tables in the store, and its sources, at the paths in `files` or where they were audited.
 
-    With a store the tables and things are those of its runs, whatever the seal names, and the page is drawn again.
-    Raises SpecError for a file that is not there.
+    With a store, all tables and items of its runs are checked, even if the seal omits some, and the page is drawn
+    again. Raises SpecError for a file that does not exist.
     """
     given = {file: _existing(file) for file in files}
     yield _page(page)
@@ -188,16 +188,16 @@ def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Itera
             yield _thing(entry, places.get(_key(entry)) or _find_by_name(entry))
     for file, path in given.items():
         found = _file_digest(path) if path.is_file() else ""
-        yield SealCheck("file", file, "changed", "", found, "the page rests on nothing with this content or name")
+        yield SealCheck("file", file, "changed", "", found, "the page depends on no file with this content or name")
 
 
 def _contents(page: SealedPage, store: Store | None) -> SealCheck:
-    """Whether the page says what the store says of its runs, by drawing it again."""
+    """Compare the page with the page drawn again from the store."""
     check = SealCheck("contents", page.path.name, "unchecked", "", "")
     if store is None:
-        return replace(check, note="its store is not here; name it with --store")
+        return replace(check, note="its store was not found; give it by --store")
     if not page.seal.runs or len(page.seal.runs) > 2:
-        return replace(check, note="its seal does not name one run, or two")
+        return replace(check, note="its seal must name one or two runs")
     difference: str | None = ""
     for show_images in (False, True):
         try:
@@ -206,18 +206,18 @@ def _contents(page: SealedPage, store: Store | None) -> SealCheck:
             return replace(check, note=str(error))
         here, there = version_of(drawn), version_of(page.data)
         if here != there:
-            return replace(check, note=f"it was written by Engram {there or 'of no known version'}, and this is {here}")
+            return replace(check, note=f"it was written by Engram {there or '(unknown version)'}; this is {here}")
         for candidate in (drawn, page_seal.make_standalone(drawn)):
             digest = page_seal.read(candidate, "the page drawn again").page
             found = first_difference(page.data, page.seal.page, candidate, digest)
             if found is None:
                 return replace(check, state="agrees", note="as drawn from the store")
             difference = difference or found
-    return replace(check, state="changed", note=f"the store tells otherwise: {difference}")
+    return replace(check, state="changed", note=f"the store has other results: {difference}")
 
 
 def _left_out(seal: Seal, store: Store) -> Iterator[SealCheck]:
-    """The tables and things of the page's runs that its seal does not name."""
+    """The tables and items of the page's runs that its seal does not name."""
     sealed_tables = {(table.run, table.name) for table in seal.tables}
     sealed_things = {_key(entry) for entry in seal.audited}
     note = "the page's seal does not name it"
@@ -236,7 +236,7 @@ def _left_out(seal: Seal, store: Store) -> Iterator[SealCheck]:
 
 
 def _things_in_runs(seal: Seal, store: Store | None) -> tuple[Mapping[Key, Thing], list[SealCheck]]:
-    """The things that the page's runs name, and a check for each run whose config cannot be read."""
+    """The items that the page's runs name, and a check for each run whose config cannot be read."""
     places: dict[Key, Thing] = {}
     unreadable: list[SealCheck] = []
     if store is None:
@@ -261,7 +261,7 @@ def _page(page: SealedPage) -> SealCheck:
 def _table(table: ResultTable, store: Store | None) -> SealCheck:
     name = f"{table.name} of {table.run}"
     if store is None:
-        return SealCheck("table", name, "unchecked", table.digest, "", "its store is not here; name it with --store")
+        return SealCheck("table", name, "unchecked", table.digest, "", "its store was not found; give it by --store")
     contents: list[tuple[str, str]] = []
     try:
         journal = Journal(store.folder("runs") / table.run)
@@ -284,22 +284,22 @@ def _compare_digests(table: ResultTable, contents: Sequence[tuple[str, str]]) ->
     found = page_seal.digest_of_table(contents)
     if found == table.digest:
         return SealCheck("table", name, "agrees", table.digest, found)
-    note = "its results are others now"
+    note = "its results have changed"
     if len(contents) != table.stored:
         note = f"{table.stored} of {table.planned} results were stored when the page was written, now {len(contents)}"
     return SealCheck("table", name, "changed", table.digest, found, note)
 
 
 def _thing(entry: AuditedItem, thing: Thing | None, place: str = "") -> SealCheck:
-    """The check of a thing found here, or of None."""
+    """The check of an item found on this machine, or of None."""
     if thing is None:
-        note = "it is not known where it lies; name it with --file"
+        note = "its location is unknown; give it by --file"
         return SealCheck(entry.what, entry.name, "unchecked", entry.digest, "", note)
     try:
         found = _current_digest(thing)
     except (ValueError, OSError) as error:
-        return SealCheck(entry.what, entry.name, "unchecked", entry.digest, "", f"{error}; name it with --file")
+        return SealCheck(entry.what, entry.name, "unchecked", entry.digest, "", f"{error}; give it by --file")
     if found == entry.digest:
         return SealCheck(entry.what, entry.name, "agrees", entry.digest, found, place)
-    note = " ".join(["its content is another now", *([f"({place})"] if place else [])])
+    note = " ".join(["its content has changed", *([f"({place})"] if place else [])])
     return SealCheck(entry.what, entry.name, "changed", entry.digest, found, note)

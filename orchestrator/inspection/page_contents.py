@@ -1,8 +1,8 @@
-"""Compare a page with the page that its store gives now.
+"""Compares a page with the page drawn again from its store.
 
-The same version draws the same page of the same results, byte for byte. Only three things may differ: the name that the
-file was written under, where and when the audited files lie, and the last digits of a drawing's coordinates, which
-processors round differently.
+The same version draws the same page from the same results, byte for byte. Only three parts may differ: the name of the
+page's file, the sizes and dates of the audited files, and the last digits of a drawing's coordinates, which processors
+round differently.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from orchestrator.inspection.page_seal import ZEROS
 from orchestrator.quantities import printable
 
 VERSION = re.compile(rb"Drawn by Engram (\S+)\. To cite")
-# What may differ, each limited so that no sentence fits into it.
+# The parts that may differ, each limited so that no sentence fits into it.
 SIZE = rb"(?:[\d.]+ (?:bytes|[kMGT]B))?"
 DATE = rb'(?:[\d-]*|<time datetime="[\dT:+.-]*">[\d :-]* UTC</time>)'
 FREE = {
@@ -29,7 +29,7 @@ SHOWN = 60  # characters of a difference
 
 
 def version_of(page: bytes) -> str:
-    """The version of Engram that the page says it was written by; empty if it says none."""
+    """The version of Engram that wrote the page, as the page states it; empty if it states none."""
     found = VERSION.search(page)
     return found[1].decode() if found else ""
 
@@ -45,7 +45,7 @@ def first_difference(page: bytes, page_digest: str, drawn: bytes, drawn_digest: 
         return _excerpt(page_text, drawn_text)
     for number, expected in zip(page_numbers, drawn_numbers, strict=True):
         if abs(float(number) - float(expected)) > ROUNDING:
-            return f"a drawing has {number.decode()}, where the store gives {expected.decode()}"
+            return f"a drawing has {number.decode()}; the store gives {expected.decode()}"
     return None
 
 
@@ -67,11 +67,11 @@ def _comparable(page: bytes, digest: str) -> tuple[bytes, list[bytes]]:
 
 
 def _excerpt(page: bytes, drawn: bytes) -> str:
-    """The two texts from where they differ first."""
+    """The two texts at their first difference."""
     first = next(
         (index for index, (one, other) in enumerate(zip(page, drawn, strict=False)) if one != other),
         min(len(page), len(drawn)),
     )
     start = max(page.rfind(b">", 0, first) + 1, first - SHOWN // 2)
     shown = [printable(text[start : start + SHOWN].decode(errors="replace")) for text in (page, drawn)]
-    return f"it has {shown[0]!r}, where the store gives {shown[1]!r}"
+    return f"the page has {shown[0]!r}; the store gives {shown[1]!r}"

@@ -1,14 +1,14 @@
-"""The seal of a page: the digests of the page itself and of what it rests on, written into it.
+"""The seal of a page: the digests of the page and of its sources, written into the page.
 
     <template id="engram-seal">{"engram seal": 1, "page": DIGEST, "audited": [...], "tables": [...]}</template>
 
-A template's content is shown by no browser. The page's digest is SHA-256 of the file's bytes with zeros wherever that
-digest stands, so that any tool can compute it:
+Browsers do not show the content of a template. The page's digest is the SHA-256 of the file's bytes with zeros in place
+of the digest itself, so that any tool can compute it:
 
     sed "s/$DIGEST/$(printf '%064d' 0)/g" report.html | sha256sum
 
-A seal shows that a page has changed since its digest was noted. It is no signature: whoever changes the page can also
-seal it anew.
+A seal shows that a page has changed since its digest was noted. It is not a signature: anyone who changes the page can
+also renew the seal.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from tasks.datasets.places import find
 from tasks.external.model_file import ModelFile
 from tasks.worker.files import File
 
-Thing = Dataset | Pinnable  # what a config names and a key sees by its content
+Thing = Dataset | Pinnable  # an item of a config that enters keys by its content
 FORMAT = "engram seal"
 VERSION = 1
 ZEROS = "0" * 64
-# The two places of the page's digest. Texts that a page shows are escaped, so that none of them can hold either.
+# The two occurrences of the page's digest. Texts on a page are escaped, so that no text can contain either.
 SHOWN = '<code class="digest" id="digest-of-page">{}</code>'
 NOTED = '"page": "{}"'
 ELEMENT = re.compile(rb'<template id="engram-seal">(.*?)</template>', re.DOTALL)
@@ -54,11 +54,11 @@ BESIDE = re.compile(rb'<a href="\.\./[^"]*">(.*?)</a>', re.DOTALL)  # a link to 
 class AuditedItem:
     """A data set, model or file that a run's config names.
 
-    digest: SHA-256 (hex); with `of_bytes` of the one file's bytes, as `sha256sum` prints it, else of the content of all
-    its files in the way that its kind defines.
-    size, modified: the bytes of its files, and when the newest of them was changed (ISO 8601, UTC); None where they do
-        not lie here any more as they were audited.
-    embedded: it comes with the installation, whose date says nothing.
+    digest: SHA-256 (hex); with `of_bytes` of the bytes of its single file, as `sha256sum` prints it, otherwise of the
+    content of all its files, in the way that its kind defines.
+    size, modified: the bytes of its files, and the time of the newest change (ISO 8601, UTC); None if the audited files
+        are no longer on this machine.
+    embedded: it is part of the installation, so its date has no meaning.
     fields: the config's fields that name it.
     """
 
@@ -74,11 +74,11 @@ class AuditedItem:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """One of a run's tables, as far as it is stored.
+    """A table of a run, from the results stored so far.
 
     digest: SHA-256 over a line `KEY CONTENT` for each of its stored results, in the order of the plan, where CONTENT is
     the digest of the result's schema and values (`orchestrator.store.entry`).
-    finished: when the newest of them was stored (ISO 8601, UTC); empty where none is.
+    finished: the time when the newest result was stored (ISO 8601, UTC); empty if no result is stored.
     """
 
     run: str
@@ -90,9 +90,9 @@ class ResultTable:
 
 
 def audited_items(journal: Journal, store: Store) -> list[AuditedItem]:
-    """What the config of the run, or of a sweep's cells, names: each thing once, in the order of the config's fields.
+    """The items that the config of a run, or of a sweep's cells, names: each once, in the order of the fields.
 
-    Empty where the audit is not installed any more.
+    Empty if the audit is no longer installed.
     """
     known = store.digests()
     found: dict[tuple[str, str, str], AuditedItem] = {}
@@ -108,7 +108,7 @@ def audited_items(journal: Journal, store: Store) -> list[AuditedItem]:
 
 
 def things(journal: Journal) -> Iterator[tuple[str, Thing]]:
-    """The pinned things of the config of the run, or of a sweep's cells, each with its field. Not for display."""
+    """The pinned items of the config of the run, or of a sweep's cells, each with its field. Not for display."""
     for run in journal.parts():
         for field, part in walk(typed_config(Journal(run.folder).about())):
             if isinstance(part, Thing) and getattr(part, "digest", None):
@@ -116,19 +116,19 @@ def things(journal: Journal) -> Iterator[tuple[str, Thing]]:
 
 
 def public_name(thing: Thing) -> str:
-    """The thing's name as others may see it: without folders and digest."""
+    """The item's public name: without folders and digest."""
     named: Any = thing.named() if hasattr(thing, "named") else thing
     return str(named).removesuffix(f"@{getattr(named, 'digest', '')}")
 
 
 def noun(thing: Thing) -> str:
-    """What the thing is called on pages."""
-    called: str | None = getattr(thing, "noun", None)  # another package's kind may not say
+    """The noun for the item on pages."""
+    called: str | None = getattr(thing, "noun", None)  # another package's kind may lack it
     return called or type(thing).__name__.lower()
 
 
 def tables(journal: Journal, store: Store) -> list[ResultTable]:
-    """The run's tables, or those of all cells of a sweep, the summary of each first; a search's trials before all."""
+    """The tables of the run or of all cells of a sweep, each summary first; a search's trials come before all."""
     own = [_trials(journal)] if search_results.is_search(journal.about()) else []
     return [*own, *(table for run in journal.parts() for table in _tables(run, store))]
 
@@ -163,7 +163,7 @@ def _audited_item(field: str, thing: Any, known: MutableMapping[str, str]) -> Au
 
 
 def _unchanged_files(thing: Thing, known: MutableMapping[str, str]) -> tuple[Path, ...]:
-    """The files of a thing if its content is still in them; of a data set only as far as its digest is remembered."""
+    """The files of an item if they still have its content; for a data set, only if its digest is cached."""
     try:
         if isinstance(thing, Dataset):
             source = find(thing.name)[1]
@@ -204,12 +204,12 @@ def _table(run: str, name: str, keys: tuple[str, ...], store: Store) -> ResultTa
 
 
 class Unsealed(EngramError):
-    """A page has no seal, or one that cannot be read."""
+    """A page has no seal, or its seal cannot be read."""
 
 
 @dataclass(frozen=True)
 class Seal:
-    """What a page says of itself: its own digest, the run or sweep (or two runs) that it shows, what these rest on."""
+    """The content of a seal: the page's digest, the runs that it shows, and their sources."""
 
     page: str
     runs: tuple[str, ...]
@@ -218,7 +218,7 @@ class Seal:
 
 
 def element(runs: Sequence[str], audited: Sequence[AuditedItem], tables: Sequence[ResultTable]) -> str:
-    """The seal's element for a page that `close` has still to be called on; the page's digest is zeros."""
+    """The seal's element for a page before `seal_page`, with zeros as the page's digest."""
     value = {
         FORMAT: VERSION,
         "page": ZEROS,
@@ -227,7 +227,7 @@ def element(runs: Sequence[str], audited: Sequence[AuditedItem], tables: Sequenc
         "tables": [dataclasses.asdict(table) for table in tables],
     }
     text = json.dumps(value)
-    for character in "&<>":  # so that the text is JSON as it stands, whatever it holds
+    for character in "&<>":  # so that the element's text is valid JSON
         text = text.replace(character, f"\\u{ord(character):04x}")
     return f'<template id="engram-seal">{text}</template>'
 
@@ -241,12 +241,12 @@ def seal_page(page: str) -> str:
 
 
 def digest_of_page(page: bytes, sealed: str) -> str:
-    """The digest of a page in which the digest `sealed` stands."""
+    """The digest of a page that contains the digest `sealed`."""
     return hashlib.sha256(page.replace(sealed.encode(), ZEROS.encode())).hexdigest()
 
 
 def make_standalone(page: bytes) -> bytes:
-    """The page for where those of other runs are not beside it: their names are no links, and it is sealed anew."""
+    """The page without links to the pages of other runs, with a new seal."""
     plain = BESIDE.sub(rb"\1", page)
     if plain == page:
         return page
@@ -254,17 +254,17 @@ def make_standalone(page: bytes) -> bytes:
 
 
 def read(page: bytes, name: str) -> Seal:
-    """The seal in a page's bytes. Raises Unsealed, in one line, where there is none or it cannot be read."""
+    """The seal in a page's bytes. Raises Unsealed if there is none or it cannot be read."""
     found = ELEMENT.findall(page)
     if not found:
         raise Unsealed(
-            f"{name} has no seal: it was written by an earlier version of Engram, or is no report of it; "
-            "`engram report RUN` writes the page of a run with one"
+            f"{name} has no seal: an earlier version of Engram wrote it, or it is not a report; "
+            "`engram report RUN` writes a page with a seal"
         )
     try:
         value = json.loads(found[0])
         if len(found) > 1 or value[FORMAT] != VERSION:
-            raise ValueError("it has several, or one of a version that is not known here")
+            raise ValueError("it has several seals, or an unknown version")
         seal = Seal(
             page=_digest(value["page"]),
             runs=tuple(map(_run, value["runs"])),
@@ -277,7 +277,7 @@ def read(page: bytes, name: str) -> Seal:
 
 
 def _entry(kind: Any, value: Mapping[str, Any]) -> Any:
-    """An entry of the seal. ValueError, TypeError or KeyError where its fields are not those of its kind."""
+    """An entry of the seal. Raises ValueError, TypeError or KeyError if its fields do not match its kind."""
     fields = dict(value)
     _digest(fields["digest"])
     if "run" in fields:
@@ -285,18 +285,18 @@ def _entry(kind: Any, value: Mapping[str, Any]) -> Any:
     if "fields" in fields:
         fields["fields"] = tuple(map(str, fields["fields"]))
     if not all(isinstance(fields[name], str) for name in ("what", "run", "name") if name in fields):
-        raise ValueError("a name in it is no text")
+        raise ValueError("a name in it is not text")
     return kind(**fields)
 
 
 def _run(value: Any) -> str:
     """The name of a run, which is part of a path."""
     if not isinstance(value, str) or not RUN.fullmatch(value):
-        raise ValueError(f"{value!r} in it is no name of a run")
+        raise ValueError(f"{value!r} in it is not the name of a run")
     return value
 
 
 def _digest(value: Any) -> str:
     if not isinstance(value, str) or not DIGEST.fullmatch(value):
-        raise ValueError(f"{value!r} in it is no SHA-256")
+        raise ValueError(f"{value!r} in it is not a SHA-256 digest")
     return value

@@ -1,7 +1,7 @@
 """The page of a run or sweep, written by the entry point of the group `engram.reports`.
 
-A drawer is `draw(store, run, folder, show_images)`: it writes `report.html`, and what belongs to it, into the run's
-folder. `compare` is `draw(store, runs, path)`, and `live` serves pages of runs that go on.
+A drawer is `draw(store, run, folder, show_images)`: it writes `report.html` and its figures into the run's folder.
+`compare` is `draw(store, runs, path)`, and `live` serves pages of unfinished runs.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from orchestrator.store import Store, atomic_write, list_once
 
 GROUP = "engram.reports"
 PAGE = "report.html"
-# With the user's own images, if asked for, in a separate file, so that the other one may be passed on.
+# The page with the user's own images is a separate file, so that the other page may be shared.
 PRIVATE_PAGE = "report-with-images.html"
-FIGURES = "figures"  # the folder beside the page
+FIGURES = "figures"  # the folder next to the page
 BROWSER = "ENGRAM_BROWSER"
-# Chromium and what is built on it, by the names of their programs; no other browser prints without a window.
+# Program names of Chromium and browsers based on it; no other browser prints without a window.
 NAMES = (
     *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"),
     *("microsoft-edge", "microsoft-edge-stable", "msedge"),
@@ -41,7 +41,7 @@ FLAGS = (
     "--disable-sync",
     "--disable-background-networking",
     "--disable-component-update",
-    "--host-resolver-rules=MAP * ~NOTFOUND",  # no name leads anywhere
+    "--host-resolver-rules=MAP * ~NOTFOUND",  # no host name resolves
     "--no-pdf-header-footer",
 )
 SECONDS = 120.0
@@ -49,14 +49,14 @@ SECONDS = 120.0
 
 @dataclass(frozen=True)
 class DrawnFigure:
-    """A figure of a page as a file of its own; notebooks show it."""
+    """A figure of a page as a separate file; notebooks display it."""
 
     name: str
     path: Path
 
     @property
     def svg(self) -> str:
-        """The drawing, an `<svg>` element. OSError if its file has gone."""
+        """The drawing, an `<svg>` element. Raises OSError if its file no longer exists."""
         return self.path.read_text(encoding="utf-8")
 
     def _repr_svg_(self) -> str:
@@ -85,7 +85,7 @@ def figures(folder: Path) -> dict[str, DrawnFigure]:
 
 
 def figure(folder: Path, name: str) -> DrawnFigure:
-    """One of them. Raises SpecError where there is none of this name."""
+    """The figure of this name. Raises SpecError if there is none."""
     drawn = figures(folder)
     if name not in drawn:
         there = f"it has {', '.join(drawn)}{nearest(name, drawn)}" if drawn else "it has none yet"
@@ -99,7 +99,7 @@ def compare(store: Store, runs: tuple[str, str], path: Path) -> None:
 
 
 def redraw(store: Store, runs: Sequence[str], show_images: bool) -> bytes:
-    """The page of a run, or of two side by side, as it would be written now; nothing is written into the store.
+    """The page of a run, or of two side by side, as it would be written now; nothing is written to the store.
 
     Raises EngramError as `draw` does.
     """
@@ -116,9 +116,9 @@ def redraw(store: Store, runs: Sequence[str], show_images: bool) -> bytes:
 
 
 def serve_live(store: Store, first: int, link: Callable[[Path], str | None]) -> AbstractContextManager[str]:
-    """Serve the pages of runs while they go on; yields their address, at the first free port from `first` on.
+    """Serve the pages of running runs; yields their address, at the first free port, starting with `first`.
 
-    `link` gives where MLflow shows the run in this folder. Raises EngramError as `draw` does.
+    `link` returns MLflow's page of the run in a folder. Raises EngramError as `draw` does.
     """
     served: AbstractContextManager[str] = _drawer("live")(store, first, link)
     return served
@@ -127,7 +127,7 @@ def serve_live(store: Store, first: int, link: Callable[[Path], str | None]) -> 
 def _drawer(name: str) -> Callable[..., Any]:
     offered = [point for point in entry_points(group=GROUP) if point.name == name]
     if not offered:
-        raise EngramError("no package that draws reports is installed; pip install -e . in Engram's folder offers ours")
+        raise EngramError("no package that draws reports is installed; run pip install -e . in Engram's folder")
     loaded: Callable[..., Any] = offered[0].load()
     return loaded
 
@@ -143,13 +143,13 @@ def _call(name: str, place: Path, *arguments: Any) -> None:
     except OSError as error:
         where = error.filename or place
         raise EngramError(f"the report cannot be written: {where}: {error.strerror or error}") from error
-    except Exception as error:  # the drawer is another package's, and must not make the run fail
+    except Exception as error:  # the drawer belongs to another package and must not make the run fail
         line = " ".join(str(error).split())
         raise EngramError(f"the report cannot be drawn: {type(error).__name__}: {line}") from error
 
 
 def check_pdf(store: Store, run: str) -> None:
-    """Raise EngramError if the file cannot be written into which the page of this run is to be printed."""
+    """Raise EngramError if the PDF file of this run's page cannot be written."""
     for name in (PAGE, PRIVATE_PAGE):
         path = (store.folder("runs", run) / name).with_suffix(".pdf")
         if path.is_dir():
@@ -157,16 +157,16 @@ def check_pdf(store: Store, run: str) -> None:
 
 
 def print_pdf(page: Path) -> Path:
-    """Print a page into the PDF file beside it; return that file's path.
+    """Print a page to a PDF file next to it; return the path of this file.
 
-    Raises EngramError, in one line, where no browser is found, or it does not print.
+    Raises EngramError if no browser is found, or if it does not print.
     """
     program = browser()
     path = page.with_suffix(".pdf")
     with tempfile.TemporaryDirectory(prefix="engram-pdf-", ignore_cleanup_errors=True) as folder:
         printed = Path(folder) / "page.pdf"
         command = [program, *FLAGS, f"--user-data-dir={folder}/profile", f"--print-to-pdf={printed}"]
-        # Chromium refuses to run as root inside its sandbox; the page is our own and holds no script.
+        # Chromium refuses to run as root inside its sandbox; the page is our own and contains no script.
         command += ["--no-sandbox"] if os.geteuid() == 0 else []
         try:
             done = subprocess.run(
@@ -179,31 +179,31 @@ def print_pdf(page: Path) -> Path:
         if not printed.is_file():
             said = done.stderr.strip().splitlines()
             raise EngramError(
-                f"{program} has not printed {page} (exit code {done.returncode}): {said[-1] if said else 'no word why'}"
+                f"{program} has not printed {page} (exit code {done.returncode}): {said[-1] if said else 'no message'}"
             )
         try:
             with atomic_write.put_in_place(path) as draft:
-                shutil.copyfile(printed, draft)  # the temporary folder may lie on another file system
+                shutil.copyfile(printed, draft)  # the temporary folder may be on another file system
         except OSError as error:
             raise EngramError(f"the report cannot be written: {path}: {error.strerror or error}") from None
     return path
 
 
 def browser() -> str:
-    """The program that prints: the one that ENGRAM_BROWSER names, else the first that is found.
+    """The program that prints: the one named by ENGRAM_BROWSER, else the first one on PATH.
 
-    Raises EngramError where there is none.
+    Raises EngramError if there is none.
     """
     named = os.environ.get(BROWSER)
     if named:
         found = shutil.which(os.path.expanduser(named))
         if found is None:
-            raise EngramError(f"{BROWSER} is {named}: there is no such program")
+            raise EngramError(f"{BROWSER} is {named}; it must be a program on this machine")
         return found
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         raise EngramError(
-            f"no browser that prints is found on PATH (looked for {', '.join(NAMES)}); name one by {BROWSER}, or open "
-            "the page and print it from there"
+            f"no browser that can print was found on PATH ({', '.join(NAMES)}); set {BROWSER}, or open the page and "
+            "print it from there"
         )
     return found

@@ -1,4 +1,4 @@
-"""What a specification or a preset would compute: its jobs, the stored ones, the data it needs, and its price."""
+"""A preview of a specification or preset: its jobs, the stored results, the data it needs, and its run time."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ from tasks.datasets.places import use_outlines
 
 
 def preview(asked: Spec) -> dict[str, Any]:
-    """Jobs per task, planned, stored and missing; the price of the missing ones; the cells with their runs.
+    """Count the jobs per task (planned, stored, missing), estimate the time of the missing ones, and list the cells.
 
-    Of the price, `expected_seconds` are None where something in the plan is like nothing that was ever timed, which
-    `unknown` then names; the time is between `seconds_low` and `seconds_high`, as far as that much is known. All of
-    that is of `cells`; `left_out` are those of the preset whose data are missing. `classes` say what the class numbers
-    of the settings mean, `code_changes` which files of the user's code changed since an earlier run and what that
-    costs, and `warnings` name settings without effect, what is unusual in the data and that nothing can be cleared, one
-    line each. `power` says how often the audit finds what, cell by cell. Does not create a store.
+    `expected_seconds` is None if a part of the plan resembles nothing that was ever timed, which `unknown` then names;
+    the time is between `seconds_low` and `seconds_high`, as far as these are known. All numbers refer to `cells`;
+    `left_out` are the cells of the preset whose data are missing. `classes` explains the class numbers of the settings.
+    `code_changes` lists files of the user's code that changed since an earlier run, and the cost of each change.
+    `warnings` has one line for each setting without effect, each peculiarity of the data, and each cell that cannot
+    answer *not detected*. `power` states the power of the audit, cell by cell. Does not create a store.
     """
     place = store_location(asked.store)
     cells, how = resolve_cells(asked), execution(asked)
@@ -114,7 +114,7 @@ def preview(asked: Spec) -> dict[str, Any]:
 
 
 def _describe_power(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """What the cells' audits find and how often, each statement once, as numbers and as a line."""
+    """The power of the cells' audits, each statement once, as numbers and as a line."""
     found: dict[str, dict[str, Any]] = {}
     for cell in cells:
         for power in audits.find(cell.audit).audit.describe_power(cell.config):
@@ -123,7 +123,7 @@ def _describe_power(cells: Sequence[Cell]) -> list[dict[str, Any]]:
 
 
 def _warn_of_power(cells: Sequence[Cell]) -> list[str]:
-    """That the cells' audits cannot clear, and what would let them, each line once."""
+    """The warnings about cells that cannot answer *not detected*, with a remedy, each line once."""
     lines: dict[str, None] = {}
     for cell in cells:
         lines |= dict.fromkeys(audits.find(cell.audit).audit.warn_of_power(cell.config))
@@ -133,7 +133,7 @@ def _warn_of_power(cells: Sequence[Cell]) -> list[str]:
 def _expected_looks(
     store: Store | None, names: Sequence[str], cells: Sequence[Cell], plans: Sequence[Plan]
 ) -> list[int]:
-    """Which look each run is, or would be, at its question; the first one without a store."""
+    """The number of each run's look at its question; 1 without a store."""
     if store is None:
         return [1] * len(names)
     runs, past = store.folder("runs"), cache(read_past_runs)
@@ -149,8 +149,8 @@ def _describe_looks(names: Sequence[str], looks: Sequence[int]) -> Iterator[str]
         if look > 1:
             yield (
                 f"{name} is look {look} at its question: {look - 1} answered runs of this store share its trainings, "
-                "or its data and model. Errors add up over looks, and an answer that clears has half the error of the "
-                "look before"
+                "or its data and model. Errors add up over looks, so each look may use half the error of the previous "
+                "one to answer not detected"
             )
 
 
@@ -161,7 +161,7 @@ def _cost(
     keys: Set[str],
     describe_seconds: Callable[[Plan, Sequence[str]], str],
 ) -> dict[str, Any]:
-    """What a change of code costs: the stored jobs of the code before that are computed again, and for how long."""
+    """The cost of a change of code: the stored jobs of the earlier code that are computed again, and their time."""
     earlier: list[Plan] = []
     lost: list[str] = []
     for cell, plan in zip(cells, plans, strict=True):
@@ -171,24 +171,26 @@ def _cost(
         pairs = zip(before.jobs, plan.jobs, strict=False)
         lost += [old for old, new in pairs if old in keys and new not in keys]
     if any(entry["code"] == change.code for cell in cells for entry in cell.accepted):
-        effect = "accepted as the same code: its results are used"
+        effect = "accepted as equivalent: its results are reused"
     elif lost:
         jobs = sum(len(plan.jobs) for plan in plans)
-        seconds = describe_seconds(Plan.union(earlier), lost)  # of the code before, which was timed
-        effect = f"{len(lost)} of {jobs} jobs would be computed again ({seconds}); --same-code uses the stored results"
+        seconds = describe_seconds(Plan.union(earlier), lost)  # of the earlier code, which was timed
+        effect = (
+            f"{len(lost)} of {jobs} jobs would be computed again ({seconds}); --same-code reuses the stored results"
+        )
     else:
-        effect = "no stored result of the code before belongs to this plan"
+        effect = "no stored result of the earlier code belongs to this plan"
     return {"recomputed": len(lost), "line": f"{change.describe()}; {effect}"}
 
 
 def _price_of(
     plan: Plan, missing: Iterable[str], store: Store | None, address: str | None, wanted: GpusName = "auto"
 ) -> Price:
-    """The price of a plan's missing jobs on this machine, by the timings in the store where it has some."""
+    """The time of a plan's missing jobs on this machine, from timings in the store if it has some."""
     known = {} if store is None else other_runs.mean_seconds(store.folder("runs"))
 
     def speed_folder() -> Path | None:
-        """The folder of machines' speeds; None where the store takes nothing."""
+        """The folder of machines' speeds; None if the store cannot be written."""
         try:
             return None if store is None else store.folder("speed")
         except StoreError:
@@ -198,7 +200,7 @@ def _price_of(
 
 
 def _price_json(price: Price, slots: int) -> dict[str, Any]:
-    """A price as numbers and in words."""
+    """A price as numbers and as text."""
     low, high = price.bounds
     return {
         "expected_seconds": None if price.unknown else price.here.expected,
@@ -210,14 +212,14 @@ def _price_json(price: Price, slots: int) -> dict[str, Any]:
 
 
 def gpus_at(address: str | None, wanted: GpusName = "auto") -> int:
-    """The number of this machine's GPUs that calls can use, unless none is wanted."""
+    """The number of this machine's GPUs that calls can use; 0 if `wanted` is none."""
     if wanted == "none":
         return 0
     return min(1, environment.count_gpus()) if address == "none" else environment.count_gpus()
 
 
 def slots_at(address: str | None) -> int:
-    """The number of calls that run at a time: one in this process, else one per processor of this machine.
+    """The number of simultaneous calls: one in this process, else one per processor of this machine.
 
     A remote cluster is not queried: a preview connects to nothing.
     """
@@ -228,13 +230,13 @@ def slots_at(address: str | None) -> int:
 
 @dataclass(frozen=True)
 class DescribedPreset:
-    """A preset by its name.
+    """A preset of an audit.
 
-    `settings` are the fields, in command-line syntax, in which its cells differ from the defaults. `data` says of each
-    data set, and of what else is missing, whether it is here, and `extras` of each package beyond those that every
-    installation has whether it is installed. `links` counts the parts that the trainings are computed in, each of which
-    goes on from the one before. `jobs`, `trainings`, `links` and `price` (`preview.shape_of`) are None where something
-    is missing of which more than its published size must be known.
+    `settings` are the fields, in command-line syntax, in which its cells differ from the defaults. `data` maps each
+    data set, and every other missing item, to its availability; `extras` maps each additional package to whether it is
+    installed. `links` counts the parts that trainings are divided into, each of which continues the previous one.
+    `jobs`, `trainings`, `links` and `price` (`preview.shape_of`) are None if data are missing of which more than the
+    published size must be known.
     """
 
     name: str
@@ -252,7 +254,7 @@ class DescribedPreset:
 def described_presets(
     entry: RegisteredAudit, store: Store | None, names: tuple[str, ...] = ()
 ) -> Iterator[DescribedPreset]:
-    """The audit's presets in their order, or those of these names, priced by the store's timings where there is one."""
+    """The audit's presets, all or by name, with times estimated from the store's timings if a store is given."""
     known: MutableMapping[str, str] = {} if store is None else store.digests()
     for name in names or tuple(entry.audit.presets):
         yield _describe_preset(entry, name, store, known)
@@ -269,10 +271,10 @@ def _describe_preset(
     here = all(data.values())
     with nullcontext() if here else use_outlines():
         try:
-            # What stands for data that are not here is not remembered.
+            # Stand-ins for missing data must not enter the cache.
             found = pin_cells([Cell(entry.name, cell, name) for cell in cells], known if here else {**known})
             whole = Plan.union([plan_of(cell) for cell in found])
-        except EngramError:  # what a plan of this data would refuse is told by `engram plan`
+        except EngramError:  # `engram plan` reports the error
             return preset
         stored = set() if store is None else store.keys()
         price = _price_json(_price_of(whole, whole.missing(stored), store, None), slots_at(None))
@@ -288,7 +290,7 @@ def _packages(extras: Iterable[Extra]) -> dict[str, bool]:
 
 
 def _required_data(config: Any, known: MutableMapping[str, str]) -> Iterator[tuple[str, bool]]:
-    """Every data set of the config and whether it is here, and whatever else is not."""
+    """Every data set of the config with its availability, and every other missing item."""
     for _, part in walk(config):
         if not isinstance(part, Dataset | Pinnable):
             continue

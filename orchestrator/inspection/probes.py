@@ -1,6 +1,6 @@
-"""An audit's probes in a folder: the images, records or questions for which an external model's outputs are needed.
+"""Writes an audit's probes to a folder: the images, records or questions that an external model evaluates.
 
-Images are asked for answers, or for embeddings.
+For images, the model returns outputs or embeddings.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tasks.external.bound_draw import Draw
 
 
 def hand_out(asked: Spec, folder: Path, nonce: str | None = None, nonce_by: str | None = None) -> dict[str, Any]:
-    """Write what the audit needs outputs for, images, records or questions, to this folder; return their number by set.
+    """Write the audit's probes (images, records or questions) to this folder; return their number by set.
 
-    Where the auditor alone is to know which of them are which, that is written beside the folder: `key` is the file,
-    `commitment` its SHA-256, which the owner is told, `split` the file that says where they come from, if there is one,
-    and `warning`, if any, what should be known before the folder is given away. A nonce binds the draw, and `settings`
-    are those by which a run has it, too.
+    If only the auditor may identify the probes, a key file is written next to the folder: `key` is its path,
+    `commitment` its SHA-256, which the owner receives, `split` the file with the origin of the probes, if there is one,
+    and `warning` a remark to read before the folder is sent. A nonce binds the draw; `settings` are the settings that
+    give a run the same nonce.
 
-    Raises SpecError for an audit without probes, if the specification has more than one config, and for a nonce that
-    binds nothing; EngramError if data is missing or the folder cannot be written. A store is only read for known
-    digests of data sets.
+    Raises SpecError for an audit without probes, if the specification has more than one config, and for a nonce without
+    effect; EngramError if data are missing or the folder cannot be written. A store is only read for cached digests of
+    data sets.
     """
     handout = _handout(asked)
     config = _pin_config(asked, handout)
@@ -55,7 +55,7 @@ def hand_out(asked: Spec, folder: Path, nonce: str | None = None, nonce_by: str 
         commitment = "" if held is None or held.warning else held.commitment
         what, written = _write_probes(folder, sets, commitment, draw, handout.columns)
         write_private(beside)
-    except DatasetError as error:  # data that has gone since it was pinned; a folder that holds something else
+    except DatasetError as error:  # data removed since it was pinned; a folder with other content
         raise EngramError(str(error)) from None
     except ValueError as error:
         raise SpecError(f"{asked.audit}: {error}") from None
@@ -66,16 +66,16 @@ def hand_out(asked: Spec, folder: Path, nonce: str | None = None, nonce_by: str 
         done["settings"] = [f"{name}={value}" for name, value in settings.items()]
     if held is not None:
         done |= dict(zip(("key", "split"), map(str, beside), strict=False))
-        # Who can guess the order can be promised nothing.
+        # If the owner can guess the order, a commitment proves nothing.
         done |= {"warning": held.warning} if held.warning else {"commitment": held.commitment}
     return done
 
 
 @dataclass(frozen=True)
 class Commitment:
-    """A commitment, which is given away before anybody names a nonce, and the configuration that it holds.
+    """A commitment, sent before anyone chooses a nonce, and the configuration that it covers.
 
-    With the secret, the configuration is what a reader computes the commitment from.
+    A reader computes the commitment from the configuration and the secret.
     """
 
     commitment: str
@@ -85,7 +85,7 @@ class Commitment:
 def commit_draw(asked: Spec) -> Commitment:
     """The commitment to the configuration and the secret.
 
-    Raises SpecError for an audit that draws nothing between two parties, and without a secret; what `hand_out` raises.
+    Raises SpecError for an audit without a secret draw and if the secret is empty, and the errors of `hand_out`.
     """
     handout = _handout(asked)
     draw = _draw(asked, handout, _pin_config(asked, handout))
@@ -95,20 +95,20 @@ def commit_draw(asked: Spec) -> Commitment:
 def _draw(asked: Spec, handout: Handout, config: Any) -> Draw:
     draw: Draw | None = None if handout.draw is None else handout.draw(config)
     if draw is None:
-        raise SpecError(f"{asked.audit} draws nothing by a secret, so there is nothing to commit to")
+        raise SpecError(f"{asked.audit} has no secret draw; --commit and --nonce do not apply")
     return draw
 
 
 def _commit_to(draw: Draw, handout: Handout) -> str:
     if not draw.secret:
-        raise SpecError(f"{handout.secret} is empty; it must be given, as {handout.secret}=$(openssl rand -hex 16)")
+        raise SpecError(f"{handout.secret} is empty; give one, such as {handout.secret}=$(openssl rand -hex 16)")
     return commitment_of(draw)
 
 
 def _name_nonce(asked: Spec, handout: Handout, config: Any, nonce: str, nonce_by: str | None) -> dict[str, str]:
     """The settings of a draw that is bound by this nonce, by their paths in the config."""
     if not nonce:
-        raise SpecError("--nonce is empty; it must be what the other party named once it had the commitment")
+        raise SpecError("--nonce is empty; it must be the text that the owner chose after receiving the commitment")
     commitment = _commit_to(_draw(asked, handout, config), handout)
     beside = handout.secret.removesuffix("secret")
     named = {f"{beside}commitment": commitment, f"{beside}nonce": nonce}
@@ -118,16 +118,16 @@ def _name_nonce(asked: Spec, handout: Handout, config: Any, nonce: str, nonce_by
 def _handout(asked: Spec) -> Handout:
     handout = find(asked.audit).audit.handout
     if handout is None:
-        raise SpecError(f"{asked.audit} has no pictures to hand out: it asks no model about any")
+        raise SpecError(f"{asked.audit} has no probes: it does not evaluate an external model")
     return handout
 
 
 def _pin_config(asked: Spec, handout: Handout) -> Any:
-    """The config of what is handed out, its data by their digests; SpecError where there are several."""
+    """The config of the probes, with its data pinned. Raises SpecError if there are several configs."""
     cells = resolve_cells(asked)
     if len(cells) > 1:
         fields = ", ".join(differing_paths([plain(cell.config) for cell in cells]))
-        raise SpecError(f"that is {len(cells)} cells; say whose pictures are meant: they differ in {fields}")
+        raise SpecError(f"the specification has {len(cells)} cells; select one by setting {fields}")
     place = store_location(asked.store)
     known = open_store(place, create=False).digests() if is_there(place) else {}
     (cell,) = pin_cells([replace(cells[0], config=handout.config(cells[0].config))], known)

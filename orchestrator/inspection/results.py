@@ -39,10 +39,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Rows:
-    """A table with the rows that are stored so far.
+    """A table with the rows stored so far.
 
-    A sweep's table begins with columns for the run and setting of the cell. `varied` are those that distinguish the
-    cells, `alongside` those that need not be looked at: they vary together with these, or repeat what others say.
+    A sweep's table begins with columns for the run and setting of the cell. `varied` are the columns that distinguish
+    the cells; `alongside` are redundant columns, which vary together with these or repeat others.
     """
 
     table: pa.Table
@@ -55,8 +55,8 @@ class Rows:
 def read(journal: Journal, store: Store, name: str) -> Rows:
     """The rows of one of the run's tables; for a sweep, of all cells that have the table.
 
-    A search is a sweep of its trials, and has the tables `trials` and `front` of its own. Raises SpecError for a table
-    that the run, or every cell of the sweep, does not have.
+    A search is a sweep of its trials, with the additional tables `trials` and `front`. Raises SpecError for a table
+    that neither the run nor any cell of the sweep has.
     """
     if name in search_results.TABLES and search_results.is_search(journal.about()):
         return _trials(search_results.read_search(journal), name)
@@ -93,7 +93,7 @@ def read(journal: Journal, store: Store, name: str) -> Rows:
 
 
 def export(journal: Journal, store: Store, name: str) -> Rows:
-    """`read` with the run and a summary's settings as columns: the table as users take it out."""
+    """The table of `read` for users, with the run and a summary's settings as columns."""
     if name in search_results.TABLES and (search := search_results.read_if_search(journal)) is not None:
         return trials(search, name)
     rows = read(journal, store, name)
@@ -103,7 +103,7 @@ def export(journal: Journal, store: Store, name: str) -> Rows:
 
 
 def trials(search: SearchResults, name: str) -> Rows:
-    """A table of a search as users take it out, with a column for each choice."""
+    """A table of a search for users, with a column for each choice."""
     rows = _trials(search, name)
     return replace(rows, table=tables.flatten_settings(rows.table), alongside=(search_results.SEARCH, tables.SETTING))
 
@@ -126,9 +126,9 @@ def cells(journal: Journal) -> dict[str, Mapping[str, Any]]:
 
 
 def answer(journal: Journal, store: Store) -> Verdict | None:
-    """The audit's answer in words; None if its summary is not stored yet, or if the audit has no verdict or has gone.
+    """The audit's verdict; None if its summary is not stored yet, or if the audit has no verdicts or is not installed.
 
-    None for a sweep, too: its cells have answers. Raises EngramError if the audit does not declare the answer.
+    Also None for a sweep, whose cells have answers. Raises EngramError if the audit does not declare the answer.
     """
     circumstances = _read_circumstances(journal)
     return _judge_run(
@@ -137,7 +137,7 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
 
 
 def effect_unit(journal: Journal) -> str:
-    """The unit of the number by which runs of its audit are compared; empty where the audit does not say."""
+    """The unit of the number by which runs of its audit are compared; empty if the audit declares none."""
     registered = audits.find_installed(journal.about()["audit"])
     effect = None if registered is None else registered.audit.compared
     return "" if effect is None else effect.unit
@@ -146,7 +146,7 @@ def effect_unit(journal: Journal) -> str:
 def headline(journal: Journal, store: Store) -> Mapping[str, Any] | None:
     """The row of the summary by which runs of its audit are compared; None without one, and for a sweep.
 
-    Of an audit that is not installed any more, or has changed since, it is the summary's first row.
+    If the audit is no longer installed, or has changed since, it is the summary's first row.
     """
     about = journal.about()
     if "cells" in about:
@@ -161,7 +161,7 @@ def headline(journal: Journal, store: Store) -> Mapping[str, Any] | None:
 
 
 def certificate(journal: Journal, store: Store) -> Certificate | None:
-    """The answer for somebody who knows no machine learning; None where there is no answer in words."""
+    """The answer for readers without a machine-learning background; None without a verdict."""
 
     def read_if_there(name: str) -> pa.Table:
         try:
@@ -179,7 +179,7 @@ def certificate(journal: Journal, store: Store) -> Certificate | None:
 
 
 def _read_circumstances(journal: Journal) -> Circumstances:
-    """What the folder of a run records for its answer. Of a run of an earlier version a commitment holds the draw."""
+    """The circumstances that a run's folder records for its answer, also for runs of earlier versions."""
     about = journal.about()
     binding: Binding | None = about.get("binding")
     if binding is None:
@@ -190,7 +190,7 @@ def _read_circumstances(journal: Journal) -> Circumstances:
 
 
 def _judge_run(journal: Journal, store: Store, judge: Callable[[RegisteredAudit, Any, pa.Table], T | None]) -> T | None:
-    """What an audit says of the run's config and summary; None where it says nothing."""
+    """Apply `judge` to the audit, config and summary of a run; None without a verdict or summary."""
     about = journal.about()
     registered = None if "cells" in about else audits.find_installed(about["audit"])
     if registered is None or registered.audit.verdict is None:
@@ -205,7 +205,7 @@ def _judge_run(journal: Journal, store: Store, judge: Callable[[RegisteredAudit,
 
 
 def short_answer(journal: Journal, store: Store) -> str:
-    """The answer of a run or search in a word or two, of a sweep how many of its cells have which; else empty."""
+    """The answer of a run or search in a word or two; for a sweep, the number of cells by answer; else empty."""
     if search_results.is_search(journal.about()):
         told = search_results.read_search(journal).answer
         return "" if told is None else told.answer
@@ -223,7 +223,7 @@ def short_answer(journal: Journal, store: Store) -> str:
 
 
 def write(table: pa.Table, out: str | Path) -> None:
-    """Write the table in the format of the file's suffix, .parquet, .csv or .arrow; whole or not at all."""
+    """Write the table atomically in the format of the file's suffix: .parquet, .csv or .arrow."""
     try:
         path = expand_home(str(out))
     except FileError as error:
@@ -272,7 +272,7 @@ def _parquet(table: pa.Table, path: Path) -> None:
 
 
 def _csv(table: pa.Table, path: Path) -> None:
-    """Write CSV, with nested columns as JSON and texts that no spreadsheet computes."""
+    """Write CSV, with nested columns as JSON and texts that no spreadsheet evaluates."""
     from pyarrow import csv
 
     for at, field in enumerate(table.schema):

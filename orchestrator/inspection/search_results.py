@@ -1,4 +1,4 @@
-"""A search as its folder has it: its settings, its trials so far, and what it recommends once it has ended."""
+"""The content of a search's folder: its settings, its trials so far, and its recommendation."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tasks.contract.verdict import Tone
 
 Row = Mapping[str, Any]  # of the table `trials`
 TRIALS, FRONT = TABLES = ("trials", "front")
-SEARCH = "search"  # a column of these tables as they are taken out: of which search they are
-QUESTION = "Which training memorises least, and is still useful enough?"  # of every search
+SEARCH = "search"  # a column of these tables when exported: the name of the search
+QUESTION = "Which training memorises least and is still useful enough?"  # of every search
 SEARCHED, FRESH = "search", "fresh"  # the parts of a search
-START = 0  # the number of the trial that a search begins from
-CUT = "interrupted"  # the state of a trial that has to be made again
+START = 0  # the number of the trial that a search starts from
+CUT = "interrupted"  # the state of a trial that has to be repeated
 RECOMMENDED = "recommended"
 VALUES = ("estimate", "low", "high", "n", "unit")  # of an objective
 
 
 @dataclass(frozen=True)
 class SearchAnswer:
-    """What a search recommends: a word, and why in a sentence; `winner` is the trial that was audited again.
+    """The recommendation of a search: a word and a sentence; `winner` is the trial that was audited again.
 
-    estimate, low, high: by how much less the winner memorises than the start, by their fresh audits, with its 95 %
-    interval; None without both.
+    estimate, low, high: the winner's reduction in memorisation against the start, from their fresh audits, with its
+    95 % interval; None without both audits.
     """
 
     answer: str
@@ -57,10 +57,11 @@ class SearchAnswer:
 
 @dataclass(frozen=True)
 class SearchResults:
-    """A search as far as it has come.
+    """The present state of a search.
 
-    settings: `over` is what varies, as text by field; the others are named as the options of `engram search`.
-    trials: the rows of the table `trials`, the start first and the fresh audits last. answer: None until it has ended.
+    settings: `over` has the varied values, as text by field; the other names are options of `engram search`.
+    trials: the rows of the table `trials`, the start first and the fresh audits last. answer: None until the search has
+    ended.
     """
 
     name: str
@@ -72,30 +73,30 @@ class SearchResults:
 
     @property
     def planned(self) -> int:
-        """How many trials are to be made, the start and the fresh audits not counted."""
+        """The number of planned trials, without the start and the fresh audits."""
         return int(self.settings["trials"])
 
     @property
     def made(self) -> int:
-        """How many trials have ended, whichever way."""
+        """The number of trials that have ended, in any state."""
         return sum(row["part"] == SEARCHED and row["trial"] != START and row["state"] != CUT for row in self.trials)
 
     @property
     def ended(self) -> bool:
-        """Whether all trials were made, and the winner was audited again."""
+        """Whether all trials have ended, and the winner was audited again."""
         if self.answer is None or self.made < self.planned:
             return False
         again = {row["trial"] for row in self.trials if row["part"] == FRESH and row["state"] != CUT}
         return self.answer.winner is None or {START, self.answer.winner} <= again
 
     def table(self, name: str) -> pa.Table:
-        """The table `trials` or `front`; without columns as long as no trial has ended."""
+        """The table `trials` or `front`; without columns until a trial has ended."""
         if name == TRIALS or not self._table.num_rows:
             return self._table
         return self._table.filter(pa.array([row["front"] for row in self.trials]))
 
     def trial(self, number: int, part: str = SEARCHED) -> Row | None:
-        """The trial of this number; None if it has not been made."""
+        """The trial of this number; None if it has not ended."""
         return next((row for row in self.trials if (row["part"], row["trial"]) == (part, number)), None)
 
 
@@ -105,7 +106,7 @@ def is_search(about: Mapping[str, Any]) -> bool:
 
 
 def read_search(journal: Journal) -> SearchResults:
-    """The search in this folder, without what the journal does not disclose. Raises StoreError if it is unreadable."""
+    """The search in this folder, without private parts if the journal is public. Raises StoreError if unreadable."""
     about = Journal(journal.folder).about()
     table = _table(journal)
     rows = table.to_pylist()
@@ -124,31 +125,31 @@ def read_search(journal: Journal) -> SearchResults:
 
 
 def read_if_search(journal: Journal) -> SearchResults | None:
-    """The same, and None for the folder of a run or sweep."""
+    """As `read_search`; None for the folder of a run or sweep."""
     return read_search(journal) if is_search(Journal(journal.folder).about()) else None
 
 
 def setting(row: Row) -> dict[str, Any]:
-    """The choices of a trial: the fields that it sets otherwise than the start."""
+    """The choices of a trial: the fields in which it differs from the start."""
     return dict(json.loads(row["setting"]))
 
 
 def trial_name(row: Row) -> str:
-    """A trial by its choices: `dropout=true, learning_rate=0.0003`; the start is so called."""
+    """The name of a trial from its choices: `dropout=true, learning_rate=0.0003`, or `start`."""
     chosen = setting(row)
     words = resolve.label(chosen, chosen) or "start"
     return f"{words}, fresh seeds" if row["part"] == FRESH else words
 
 
 def value(row: Row, objective: str) -> dict[str, Any] | None:
-    """The trial's `memorization` or `utility`: estimate, low, high, n and unit; None where it has no estimate."""
+    """The trial's `memorization` or `utility`: estimate, low, high, n and unit; None without an estimate."""
     if row[objective] is None:
         return None
     return {name: row[objective if name == "estimate" else f"{objective}_{name}"] for name in VALUES}
 
 
 def _table(journal: Journal) -> pa.Table:
-    """The trials as they are stored; empty as long as none has ended."""
+    """The stored trials; empty until one has ended."""
     import pyarrow.parquet as pq
 
     path = journal.folder / "tables" / TRIALS / f"{TRIALS}.parquet"
@@ -158,11 +159,11 @@ def _table(journal: Journal) -> pa.Table:
         return pa.table({})
     except (OSError, pa.ArrowException) as error:
         line = " ".join(str(error).split())
-        raise StoreError(f"cannot read {path}: {line}; `engram search --resume {journal.run}` writes it anew") from None
+        raise StoreError(f"cannot read {path}: {line}; `engram search --resume {journal.run}` rewrites it") from None
 
 
 def _replacements(own: Sequence[Mapping[str, Any]], public: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """What stands for each choice that is not disclosed, both as `field=value`."""
+    """The stand-in for each private choice, both as `field=value`."""
     pairs = [
         (f"{name}={text(value)}", f"{name}={text(shown[name])}")
         for chosen, shown in zip(own, public, strict=True)
@@ -172,27 +173,27 @@ def _replacements(own: Sequence[Mapping[str, Any]], public: Sequence[Mapping[str
 
 
 def parse_answer(told: Mapping[str, Any], words: Mapping[str, str] = MappingProxyType({})) -> SearchAnswer:
-    """The answer as a search has told it in JSON, with these words for what is not disclosed."""
+    """The stored answer of a search, with private choices replaced by these words."""
     sentence = told["sentence"]
-    for private in sorted(words, key=len, reverse=True):  # one may be the beginning of another
+    for private in sorted(words, key=len, reverse=True):  # one may be a prefix of another
         sentence = sentence.replace(private, words[private])
     return SearchAnswer(told["answer"], sentence, told["winner"], **(told["difference"] or {}))
 
 
 @dataclass(frozen=True)
 class TrialOf:
-    """The trials of a search that are one run, as (number, part); none as long as its trial has not ended."""
+    """The trials of a search that share one run, as (number, part); empty until a trial has ended."""
 
     search: str
     trials: tuple[tuple[int, str], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON."""
+        """The trials as JSON."""
         return {"search": self.search, "trials": [{"trial": number, "part": part} for number, part in self.trials]}
 
     @property
     def words(self) -> str:
-        """Which trials: `the start and trial 3, fresh seeds`."""
+        """The trials as text: `the start and trial 3, fresh seeds`."""
         named = [
             f"{'the start' if number == START else f'trial {number}'}{', fresh seeds' if part == FRESH else ''}"
             for number, part in self.trials
@@ -201,7 +202,7 @@ class TrialOf:
 
 
 def parent_searches(run: Journal) -> tuple[TrialOf, ...]:
-    """The searches in the same store that the run is a trial of. Those whose folder cannot be read are left out."""
+    """The searches in the same store that contain the run as a trial. Unreadable searches are omitted."""
     found = []
     for folder in sorted(run.folder.parent.glob("*-search-*")):
         with suppress(StoreError):

@@ -1,6 +1,6 @@
-"""Signatures of pages and other files by SSH keys: who vouches for them. OpenSSH's `ssh-keygen` makes and checks them.
+"""Signatures of pages and other files by SSH keys, made and checked by OpenSSH's `ssh-keygen`.
 
-A page's seal holds the digests of its tables and of what was audited, so its signature covers these, too.
+A page's seal contains the digests of its tables and of the audited items, so the signature covers these too.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 from orchestrator.errors import EngramError, SpecError
 from tasks.worker.files import regular_bytes
 
-SUFFIX = ".sig"  # of a file's signature, which lies beside it
-NAMESPACE = "engram-report"  # a signature for another purpose by the same key does not count
-SIGNER = "auditor"  # the name by which the one key that is given is known to ssh-keygen
+SUFFIX = ".sig"  # of a file's signature, which is next to it
+NAMESPACE = "engram-report"  # excludes signatures by the same key for other purposes
+SIGNER = "auditor"  # the name of the given key for ssh-keygen
 SECONDS = 120.0  # for ssh-keygen, which may ask for a passphrase or a touch
 KINDS = ("ssh-", "ecdsa-", "sk-")  # beginnings of the types of public keys
 
 
 def sign_file(path: Path, key: Path) -> Path:
-    """Sign a file with a private key, or with an agent's key whose public part is given; return the signature's file.
+    """Sign a file with a private key, or with an agent's key given by its public part; return the signature's path.
 
-    Raises SpecError where the file or key cannot be read, and EngramError where ssh-keygen refuses.
+    Raises SpecError if the file or key cannot be read, and EngramError if ssh-keygen fails.
     """
     data, _ = _read("FILE", path), _read("--key", key)
     signature = path.with_name(path.name + SUFFIX)
@@ -45,20 +45,20 @@ def sign_file(path: Path, key: Path) -> Path:
 
 
 def signature_problem(path: Path, key: Path) -> str:
-    """What is wrong with a file's signature by this public key, in one line; empty if it is sound.
+    """The problem with a file's signature by this public key, as one line; empty if it is valid.
 
-    Raises SpecError where the key is no public key.
+    Raises SpecError if the file is not a public key.
     """
     public = _public_key(key)
     signature = path.with_name(path.name + SUFFIX)
     if not signature.is_file():
-        return f"there is no signature {signature.name} beside it"
+        return f"the signature {signature.name} is missing next to it"
     with tempfile.TemporaryDirectory(prefix="engram-verify-") as folder:
         signers = Path(folder, "signers")
         signers.write_text(f'{SIGNER} namespaces="{NAMESPACE}" {public}\n')
         arguments = ["-Y", "verify", "-n", NAMESPACE, "-I", SIGNER, "-f", str(signers), "-s", str(signature)]
         ended = _run(arguments, _read("PAGE", path))
-    return "" if ended.returncode == 0 else f"it is not by this key, or the file has changed: {_last_line(ended)}"
+    return "" if ended.returncode == 0 else f"another key made it, or the file has changed: {_last_line(ended)}"
 
 
 def _public_key(path: Path) -> str:
@@ -68,9 +68,7 @@ def _public_key(path: Path) -> str:
     if "PRIVATE KEY" in text:
         raise SpecError(f"--key {path} is a private key; to verify, give the public one, {path.name}.pub")
     if len(words) < 2 or not words[0].startswith(KINDS):
-        raise SpecError(
-            f"--key {path} is no public key of SSH; such a file is one line, as ssh-keygen writes it (.pub)"
-        )
+        raise SpecError(f"--key {path} is not an SSH public key; give the one-line file that ssh-keygen writes (.pub)")
     return " ".join(words[:2])
 
 

@@ -1,4 +1,4 @@
-"""The state of runs, from their folders and the store, whether a driver is running or not."""
+"""The state of runs, from their folders and the store, with or without a running driver."""
 
 from __future__ import annotations
 
@@ -20,15 +20,21 @@ from orchestrator.run_folder.progress import Event, stored_results
 from orchestrator.spec.fields import nearest
 from orchestrator.store import Store, lease, stored_keys
 
-TOLD = ("started", "ready", "failed", *REPLANNED, *ENDS)  # events that a status is read from, beside those of jobs
+TOLD = (
+    "started",
+    "ready",
+    "failed",
+    *REPLANNED,
+    *ENDS,
+)  # the events of a run, other than events of jobs, that determine its status
 WORST = ("unreadable", "running", "paused", "interrupted", "failed", "decided", "finished")
 
 
 @dataclass(frozen=True)
 class Status:
-    """A run: `running` while it has a living driver, else how its last start ended (`interrupted` if it was killed).
+    """A run: `running` while it has a living driver, else the end of its last start (`interrupted` if it was killed).
 
-    jobs: `planned`; `stored`, in the store now, but for those that the last start could not verify; `done` and
+    jobs: `planned`; `stored`, in the store now, without results that the last start could not verify; `done` and
     `failed`, in the last start.
     """
 
@@ -41,10 +47,10 @@ class Status:
     preset: str | None = None
     setting: Mapping[str, Any] = field(default_factory=dict)
     cells: tuple[str, ...] = ()  # the runs of a sweep
-    left_out: tuple[str, ...] = ()  # a line for each cell of the preset that the last start left out
+    left_out: tuple[str, ...] = ()  # a line for each cell of the preset that the last start skipped
     accepted: tuple[str, ...] = ()  # a line for each change of the user's code that the user accepted
-    search: SearchResults | None = None  # of a search, whose cells are the runs of its trials
-    begun_by: str = ""  # the search that made the last start, of a trial
+    search: SearchResults | None = None  # only for a search, whose cells are the runs of its trials
+    begun_by: str = ""  # for a trial, the search that made the last start
     failures: tuple[tuple[str, str, str], ...] = ()  # (key, task, error)
     unsound: frozenset[str] = frozenset()  # results that the last start found stored and could not verify
     driver: str | None = None
@@ -56,7 +62,7 @@ class Status:
 
     @property
     def finished(self) -> bool:
-        """Whether all is there that is needed."""
+        """Whether all needed results exist."""
         return self.state in COMPLETE
 
 
@@ -75,33 +81,33 @@ def find(store: Store, word: str) -> Journal:
     if len(close) == 1 and word:
         return there[close[0]]
     if close and word:
-        raise SpecError(f"{word!r} is the beginning of {', '.join(close)}; say which run is meant")
+        raise SpecError(f"{word!r} is ambiguous: it matches {', '.join(close)}; give more characters")
     if not there:
-        raise SpecError(f"unknown run {word!r}; there are no runs in {store.location} yet")
+        raise SpecError(f"unknown run {word!r}; {store.location} has no runs yet")
     raise SpecError(f"unknown run {word!r} in {store.location}; `engram runs` lists them{nearest(word, there)}")
 
 
 def newest(store: Store, unfinished: bool = False) -> Journal:
-    """The run that `newest_status` is of."""
+    """The run of `newest_status`."""
     return Journal(store.folder("runs", newest_status(store, unfinished).run))
 
 
 def newest_status(store: Store, unfinished: bool = False) -> Status:
-    """The status of the run that was written to last; a sweep or search takes precedence over its cells.
+    """The status of the run that was written last; a sweep or search takes precedence over its cells.
 
-    A trial that was cut off stands for its search, which does not know of it before it has ended.
+    An interrupted trial represents its search, which records a trial only after it has ended.
     """
     there = overview(store)
     candidates = [candidate for candidate in there if not (unfinished and candidate.finished)]
     if not candidates:
-        raise SpecError(f"there are no {'unfinished ' if unfinished else ''}runs in {store.location}")
+        raise SpecError(f"{store.location} has no {'unfinished ' if unfinished else ''}runs")
     best = max(candidates, key=lambda candidate: (candidate.active, bool(candidate.cells)))
     searches = {seen.run: seen for seen in there if seen.search is not None}
     return searches.get(best.begun_by, best)
 
 
 def overview(store: Store) -> list[Status]:
-    """All runs, oldest first. One whose folder cannot be read has the state `unreadable`."""
+    """All runs, oldest first. A run whose folder cannot be read has the state `unreadable`."""
     stored = store.keys()
     statuses = []
     for name, journal in journals(store).items():
@@ -124,7 +130,7 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
     holder = lease.holder(journal.folder)
     tasks = journal.tasks()
     last = journal.last_start(TOLD)
-    # Results computed without failed jobs that are tolerated, or without unneeded ones, have other keys than planned.
+    # Results computed without tolerated failed jobs, or without unneeded ones, have other keys than planned.
     replanned = [event for event in last if event["event"] in REPLANNED]
     known = {*tasks, *(key for event in replanned for key in event["instead"])}
     unneeded = {key for event in replanned if event["event"] == "curtailed" for key in event["keys"]}
@@ -140,7 +146,7 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
     )
     unsound = frozenset(end.get("unsound", ())) if end else frozenset()
     jobs["stored"] = len((known & stored) - unsound)
-    # A driver that has logged the end still holds the run while it draws the page.
+    # A driver that has logged the end keeps the run locked while it draws the page.
     state = end["event"] if end else "running" if holder else "interrupted"
     if state == "finished" and jobs["stored"] < jobs["planned"]:
         state = "interrupted"  # results were removed since; `resume` computes them again
@@ -170,7 +176,7 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
 
 
 def _ray_pages(events: Sequence[Event]) -> Mapping[str, str]:
-    """Ray's own pages on a start's driver and nodes; empty where its cluster has no dashboard."""
+    """Ray's own pages on a start's driver and nodes; empty if its cluster has no dashboard."""
     return next((event["pages"] for event in reversed(events) if event["event"] == "ready" and "pages" in event), {})
 
 
@@ -179,7 +185,7 @@ def _left_out(about: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
-    """The keys behind each of a run's tables: as planned, or without jobs that failed or that nobody needs."""
+    """The keys behind each of a run's tables: as planned, or without failed or unneeded jobs."""
     current = journal.roots()
     for event in journal.last_start(REPLANNED):
         current = {name: tuple(keys) for name, keys in event["roots"].items()}
@@ -187,17 +193,17 @@ def roots(journal: Journal) -> dict[str, tuple[str, ...]]:
 
 
 def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Event]:
-    """Yield the events of a run's or sweep's last start, as observers get them, until it has no driver.
+    """Yield the events of the last start of a run or sweep, as observers get them, until it has no driver.
 
-    For a sweep, those of its cells, each once; for a search, how many of its trials are made. `seconds` is the
-    interval between reads.
+    For a sweep, the events of its cells, each once; for a search, the number of ended trials. `seconds` is the interval
+    between reads.
     """
     for events in follow_reads(journal, store, seconds):
         yield from events
 
 
 def follow_reads(journal: Journal, store: Store, seconds: float) -> Iterator[list[Event]]:
-    """The same events, those of each read together."""
+    """As `follow`, in lists: one per read."""
     if search_results.is_search(journal.about()):
         yield from _follow_search(journal, store, seconds)
         return
@@ -210,20 +216,20 @@ def follow_reads(journal: Journal, store: Store, seconds: float) -> Iterator[lis
             planned = [_planned_event(journal.run, runs, events[0]["time"], seconds_of_jobs)]
         else:
             planned = []
-        # Jobs are planned by task here, and not by kind.
+        # Here jobs are planned by task, not by kind.
         told = [event for event in events if event["event"] not in ("started", "stored")]
         yield [*planned, *({name: value for name, value in event.items() if name != "kind"} for event in told)]
 
 
 def read_events(journal: Journal, store: Store, seconds: float | None) -> Iterator[list[Event]]:
-    """Yield the events of a run, or of the parts of a sweep or search together: those so far, then what is added.
+    """Yield the events of a run, or of all parts of a sweep or search: first the events so far, then new ones.
 
-    They are read every `seconds` until none of these has a driver; once only for None.
+    They are read every `seconds` until no part has a driver; only once if `seconds` is None.
     """
     runs = journal.parts()
     log = MergedLog(runs)
     while True:
-        store.folder("runs")  # fetches what other machines have written meanwhile
+        store.folder("runs")  # fetches files written by other machines
         driven = seconds is not None and any(lease.holder(run.folder) for run in (journal, *runs))
         yield log.read()
         if seconds is None or not driven:
@@ -233,17 +239,17 @@ def read_events(journal: Journal, store: Store, seconds: float | None) -> Iterat
 
 def _follow_search(journal: Journal, store: Store, seconds: float) -> Iterator[list[Event]]:
     while True:
-        store.folder("runs")  # fetches what other machines have written meanwhile
+        store.folder("runs")  # fetches files written by other machines
         driven = lease.holder(journal.folder)
         found = search_results.read_search(journal)
-        yield [{"event": "step", "step": f"{found.made} of {found.planned} trials made"}]
+        yield [{"event": "step", "step": f"{found.made} of {found.planned} trials done"}]
         if not driven:
             return
         time.sleep(seconds)
 
 
 def _planned_event(name: str, runs: Sequence[Journal], begun: str, seconds: Mapping[str, float]) -> Event:
-    """The `planned` event of the last start of these runs together; `seconds` are those of a job by group."""
+    """The `planned` event of the last start of these runs together; `seconds` is the time per job by group."""
     tasks = {key: task for run in runs for key, task in run.tasks().items()}
     last = [event for run in runs for event in run.last_start(("started", "stored"))]
     trains = {task: count for event in last for task, count in event.get("trains", {}).items()}
@@ -299,7 +305,7 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set
 
 
 def _search(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set[str]) -> Status:
-    """The status of a search: of its trials' runs, but `finished` once it has its answer, whatever came of them."""
+    """The status of a search: that of its trials' runs, but `finished` once it has its answer."""
     found = search_results.read_search(journal)
     holder = lease.holder(journal.folder)
     seen = _sweep(journal, about, store, stored)
@@ -315,7 +321,7 @@ def _search(journal: Journal, about: Mapping[str, Any], store: Store, stored: Se
 
 
 def trials(statuses: Sequence[Status], store: Store) -> set[str]:
-    """The runs that searches have made; those that had begun before their search are somebody's own."""
+    """The runs that searches have started; a run that began before its search was started by a user."""
     made: set[str] = set()
     began = {seen.run: seen.created for seen in statuses}
     for seen in statuses:
@@ -327,7 +333,7 @@ def trials(statuses: Sequence[Status], store: Store) -> set[str]:
 
 
 def _first_start(store: Store, run: str) -> str:
-    """When a run began for the first time; empty if it did not."""
+    """The time of a run's first event; empty if it has none."""
     return str(next((event["time"] for event in Journal(store.folder("runs", run)).events()), ""))
 
 

@@ -1,1 +1,1 @@
-"""The plan: the jobs of a config, each with its key."""
+"""The plan: the jobs of a config and their keys."""

@@ -29,7 +29,7 @@ class Code:
 
 
 def code_of(config: Any, plan: Plan | None = None) -> list[Code]:
-    """The user's code that a config names, and with a plan the code of its tasks. Raises SpecError if it is missing."""
+    """The user's code that a config names and, if a plan is given, that of its tasks. Raises SpecError if missing."""
     names = dict.fromkeys(f"{NETWORK}{_bare(factory)}" for factory in _factories(config))
     if plan is not None:
         modules = dict.fromkeys(job.function.__module__ for job in plan.jobs.values())
@@ -50,7 +50,7 @@ def read_code(name: str) -> Code:
 
 
 def pinned_digest(config: Any, name: str) -> str | None:
-    """The digest of the code of a network as a config has pinned it; None if it does not name it, or not directly."""
+    """The digest of a network's code as pinned by a config; None if the config does not name the network directly."""
     for _, part in walk(config):
         if isinstance(part, Named) and is_own(part.name) and f"{NETWORK}{part.name}" == name:
             return part.digest
@@ -58,10 +58,10 @@ def pinned_digest(config: Any, name: str) -> str | None:
 
 
 def stand_ins(config: Any, earlier: Mapping[str, tuple[str, Sequence[str]]]) -> dict[str, str]:
-    """The digests that enter keys, by the digests that a pinned config has and those of accepted changes.
+    """Map the digests in a pinned config, and those of accepted changes, to the digests that enter keys.
 
-    `earlier` are, for each code by name, the digest by which it enters keys and the digests of the
-    versions that were accepted since.
+    `earlier` maps each code by name to the digest by which it enters keys, and to the digests of the versions accepted
+    since.
     """
     found: dict[str, str] = {}
     for name, (keys, same) in earlier.items():

@@ -1,9 +1,9 @@
 """The commitment to a draw: a SHA-256 of the audit's whole configuration and the secret.
 
-A nonce that the other party names keeps the first party from choosing the secret. It does not keep it from choosing
-what the other party's answers are compared with after these arrive: a provider who picks one of 48 calibration sets for
-each owner accuses 32 of 100 innocent owners. So the commitment contains the canonical form of the whole configuration,
-as a job's key would. It leaves out the fields that are marked OUTSIDE_COMMITMENT: the nonce, the secret and the other
+A nonce chosen by the other party prevents the first party from choosing the secret. It does not prevent the first party
+from choosing a comparison after the other party's answers arrive: a provider who picks one of 48 calibration sets for
+each owner accuses 32 of 100 innocent owners. Therefore the commitment contains the canonical form of the whole
+configuration, as a job's key would. It omits the fields marked OUTSIDE_COMMITMENT: the nonce, the secret and the other
 party's files.
 """
 
@@ -22,11 +22,11 @@ from orchestrator.spec.config_parts import parts
 from tasks.contract.commitment import OUTSIDE_COMMITMENT, Binding
 from tasks.external.bound_draw import Draw
 
-SCHEME = "engram analysis 2"  # another one if the form is ever written otherwise
+SCHEME = "engram analysis 2"  # changes with the form
 
 
 def draw_of(audit: str, config: Any) -> Draw | None:
-    """What the draw of this configuration follows from; None for an audit that draws nothing between two parties."""
+    """The inputs of this configuration's draw; None for an audit without a draw between two parties."""
     registered = audits.find_installed(audit)
     handout = None if registered is None else registered.audit.handout
     if handout is None or handout.draw is None:
@@ -36,11 +36,11 @@ def draw_of(audit: str, config: Any) -> Draw | None:
 
 
 def committed_configuration(draw: Draw) -> dict[str, Any]:
-    """The canonical form of the configuration that a commitment holds: numbers, text, lists and dicts.
+    """The canonical form of the configuration in a commitment: numbers, text, lists and dicts.
 
-    Data enter by their digests. SpecError if one of them is not known yet.
+    Data enter by their digests. Raises SpecError if a digest is not known yet.
     """
-    form: dict[str, Any] = copy.deepcopy(canonical(draw.config))  # whose parts are shared by all keys
+    form: dict[str, Any] = copy.deepcopy(canonical(draw.config))  # its parts are shared by all keys
     for path in (*_outside_paths(draw.config), *(name.split(".") for name in draw.unused)):
         _remove(form, path)
     return form
@@ -56,16 +56,16 @@ def commitment_of(draw: Draw) -> str:
 
 
 def binding_of(draw: Draw | None) -> Binding:
-    """What the stated commitment holds: nothing without a nonce, and for one of an earlier version the draw alone."""
+    """The scope of the stated commitment: empty without a nonce; only the draw for one of an earlier version."""
     if draw is None or not draw.nonce or not draw.stated:
         return ""
     return "analysis" if draw.stated == commitment_of(draw) else "draw"
 
 
 def check_commitment(draw: Draw) -> None:
-    """Raise ValueError if a commitment is stated, or needed for a nonce, and is not that of this configuration.
+    """Raise ValueError if a commitment is stated, or required by a nonce, and does not match this configuration.
 
-    One of an earlier version, which holds only what is drawn from, is accepted: the answer says so.
+    A commitment of an earlier version, which covers only the pool of the draw, is accepted; the answer states this.
     """
     if not draw.nonce and not draw.stated:
         return
@@ -73,13 +73,13 @@ def check_commitment(draw: Draw) -> None:
     if draw.stated and draw.stated in (expected, draw.pool_commitment):
         return
     raise ValueError(
-        f"commitment is {draw.stated or 'empty'}; with a nonce it must be that of these settings, {expected}: the "
-        "whole configuration must stay as it was committed to; compare it with what engram probes --commit printed"
+        f"commitment is {draw.stated or 'empty'}; with a nonce it must be that of these settings, {expected}. No "
+        "setting may change after the commitment; compare the settings with the output of engram probes --commit"
     )
 
 
 def _outside_paths(config: Any) -> Iterator[list[str]]:
-    """The paths of the fields that no commitment holds."""
+    """The paths of the fields outside the commitment."""
     for field in dataclasses.fields(config):
         if field.metadata.get(OUTSIDE_COMMITMENT):
             yield [field.name]
@@ -91,7 +91,7 @@ def _outside_paths(config: Any) -> Iterator[list[str]]:
 
 
 def _remove(form: dict[str, Any], path: list[str]) -> None:
-    """Remove the entry at this path, if it is there: a part without a value has no entries."""
+    """Remove the entry at this path if it exists; a part without a value has no entries."""
     *above, name = path
     for part in above:
         form = form.get(part, {})

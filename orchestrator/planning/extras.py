@@ -1,4 +1,4 @@
-"""The packages that a plan's jobs need and an installation may lack, checked before anything is started."""
+"""Optional packages that a plan's jobs need, checked before anything is started."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from orchestrator.spec.resolve import Cell
 from tasks.contract.extras import EVERY_RUN, RAY, Extra, describe_missing, missing
 
 PLAIN = (int, float, str, type(None))
-HERE = (None, "local", "none")  # addresses whose jobs are computed in this installation
+HERE = (None, "local", "none")  # addresses whose jobs run in this installation
 
 
 def required_extras(values: Iterable[Any]) -> Iterator[Extra]:
-    """The packages that these configs and their parts need; one may come more than once."""
+    """The packages that these configs and their parts need, possibly repeated."""
     for value in values:
         if isinstance(value, PLAIN):  # most fields of most jobs
             continue
@@ -33,11 +33,10 @@ def extras_by_preset(entry: RegisteredAudit) -> dict[str, tuple[Extra, ...]]:
 
 
 def check_extras(plan: Plan, stored: Callable[[], Container[str]], address: str | None, *others: Any) -> None:
-    """EngramError, in one line with the remedy, where a job that is not stored needs a package that is not installed.
+    """Raise EngramError, with the remedy, if a job that is not stored needs a package that is not installed.
 
-    `others` are further values that need packages, such as the settings of a search. What the machines of a cluster
-    have installed is not known here, and not checked.
-    `stored` gives the keys in the store, which is asked only where a package is missing.
+    `others` are further values that need packages, such as the settings of a search. The packages on the machines of a
+    cluster are not checked. `stored` returns the keys in the store; it is called only if a package is missing.
     """
     if address not in HERE or not _missing(_configs(plan, plan.jobs), others, address):
         return
@@ -47,7 +46,7 @@ def check_extras(plan: Plan, stored: Callable[[], Container[str]], address: str 
 
 
 def _missing(configs: Sequence[Any], others: Iterable[Any], address: str | None) -> tuple[Extra, ...]:
-    """What these jobs need and is not installed: the packages of every run, and those of their settings."""
+    """The missing packages of these jobs: packages of every run, and packages of their settings."""
     every = [extra for extra in EVERY_RUN if extra is not RAY or address != "none"] if configs else []
     return missing((*every, *required_extras((*configs, *others))))
 
@@ -57,7 +56,7 @@ def _configs(plan: Plan, keys: Iterable[str]) -> list[Any]:
 
 
 def check_cells(cells: Iterable[Cell], address: str | None) -> None:
-    """As `check_extras` for cells of which nothing is stored; planned only where a package might lack."""
+    """As `check_extras` for cells without stored results; they are planned only if a package may be missing."""
     cells = tuple(cells)
     if _missing([cell.config for cell in cells], (), address):
         check_extras(Plan.union(map(plan_of, cells)), frozenset, address)

@@ -1,8 +1,8 @@
 """Identity: the key of a job is a hash of its task's name and version, its config and its inputs' keys; nothing else.
 
-Where, when, how fast and next to which jobs a job runs does not enter. Data enters by the digest of its content. The
-version of a task stands for its code only where that has versions, in Engram and in installed packages: a task in a
-file of the user's enters by the digest of the files that it may execute, too.
+Place, time, speed and neighbouring jobs do not enter the key. Data enters by the digest of its content. The version of
+a task represents its code in Engram and in installed packages; for a task in a user's file, the digest of the files
+that it may execute also enters.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tasks.contract.job import ANSWER_ONLY, Job, marks
 from tasks.user_code.acceptance import digest_in_keys, use_stand_ins
 from tasks.user_code.closure import digest_of_files, find_user_files, is_user_file
 
-# The form in which keys are written. In format 1 fields that were younger than the first stored results were missing at
-# their defaults; format 2 contains every field.
+# The format of keys. Format 1 omitted fields newer than the first stored results if they had their default; format 2
+# contains every field.
 KEY_FORMAT = 2
-KNOWN = 10_000  # forms that are kept
-_known: dict[int, tuple[Any, Any]] = {}  # the form of a part by its id, with the part itself, so that the id stays its
+KNOWN = 10_000  # cached forms
+_known: dict[int, tuple[Any, Any]] = {}  # id of a part -> the part itself, which keeps the id valid, and its form
 
 
 def key_of(job: Job, inputs: Sequence[str]) -> str:
@@ -41,9 +41,9 @@ def key_of(job: Job, inputs: Sequence[str]) -> str:
 
 @functools.cache  # later changes of the files do not matter: the module is imported
 def source_of(module: str) -> str:
-    """The digest of the files of the user's that a task's module may execute; empty if its code has a version.
+    """The digest of the user's files that a task's module may execute; empty if its code has a version.
 
-    Raises SpecError, in one line, if it imports what cannot be known before it runs.
+    Raises SpecError if its imports cannot be determined before it runs.
     """
     path = getattr(sys.modules.get(module), "__file__", None)
     if path is None or not is_user_file(path):
@@ -57,11 +57,11 @@ def source_of(module: str) -> str:
 
 @contextmanager
 def accept_code(stand_ins: Mapping[str, str]) -> Iterator[None]:
-    """Make keys inside the block as if code of these digests had the earlier ones (present -> earlier)."""
+    """Compute keys inside the block as if code with these digests had the earlier ones (present -> earlier)."""
     if not stand_ins:
         yield
         return
-    _known.clear()  # forms hold digests
+    _known.clear()  # forms contain digests
     try:
         with use_stand_ins(stand_ins):
             yield
@@ -95,7 +95,7 @@ def canonical(config: Any) -> Any:
 
 
 def _form_of(part: Any) -> Any:
-    """The form of a part of a config, which thousands of jobs may share: made once, since what is frozen keeps it."""
+    """The form of a part of a config, cached for frozen parts, which thousands of jobs may share."""
     known = _known.get(id(part))
     if known is not None:
         return known[1]
@@ -111,15 +111,15 @@ def _form_of(part: Any) -> Any:
 def run_id(audit: str, keys: Sequence[str], config: Any) -> str:
     """The name of an audit's run whose plan has these keys, such as `unique_feature-1f83d9ab`.
 
-    Thresholds that the answer alone reads are in no key. They enter the name unless they are at their defaults, so that
-    a run never shows the answer to another threshold.
+    Thresholds that only the answer reads are in no key. They enter the name unless they have their defaults, so that a
+    run never shows the answer for another threshold.
     """
     thresholds = _answer_settings(config)
     return f"{audit}-{_hash([audit, sorted(keys), *([thresholds] if thresholds else [])])[:8]}"
 
 
 def _answer_settings(config: Any, above: str = "") -> dict[str, Any]:
-    """The fields that the answer alone reads and that are not at their defaults, coerced, by their dotted paths."""
+    """The fields that only the answer reads and that differ from their defaults, coerced, by their dotted paths."""
     kind: Any = type(config)
     read = readers(kind)
     settings = {}

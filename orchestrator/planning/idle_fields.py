@@ -1,7 +1,7 @@
-"""Settings without effect: fields that the user gave and that no job of the plan depends on.
+"""Settings without effect: fields set by the user that no job of the plan depends on.
 
-A field is idle if the plan has the same keys without it, and no module behind the audit's answer reads it. This needs
-no list of which setting bears on what: whatever enters no key bears on no result.
+A field is idle if the plan has the same keys without it, and no module behind the audit's answer reads it. No list of
+dependencies is needed: a setting that enters no key cannot affect a result.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ PLANNING = {"config", "measures", "presets", "trainings"}  # modules of an audit
 
 
 def find_idle_fields(spec: Spec, known: MutableMapping[str, str]) -> list[str]:
-    """The names of the fields that were set or swept and change nothing of the plan.
+    """The names of the fields that were set or swept and do not change the plan.
 
-    Plans are compared at `scale=tiny` first, where planning is fast, and at full scale only if they are equal there. A
-    field that was set to the preset's value is left out, since another value may have an effect.
+    Plans are compared at `scale=tiny` first, because planning is fast there, and at full scale only if they are equal.
+    A field set to the preset's value is omitted, since another value may have an effect.
     """
     if not spec.set and not spec.sweep:
         return []
@@ -62,12 +62,12 @@ def describe_idle_fields(names: Sequence[str], spec: Spec) -> str:
     change, them = ("change", "them") if len(names) > 1 else ("changes", "it")
     preset = f" with preset {spec.preset}" if spec.preset else ""
     swept = [name for name in names if name in spec.sweep]
-    equal = f"; cells that differ in {', '.join(swept)} alone are equal" if swept else ""
+    equal = f"; cells that differ only in {', '.join(swept)} are equal" if swept else ""
     return f"{listed} {change} nothing: no job of {spec.audit}{preset} depends on {them}{equal}"
 
 
 def _stopping_fields(audit: Audit) -> Sequence[str]:
-    """The fields that say when a run ends, which are in no key."""
+    """The fields of early stopping, which are in no key."""
     return () if audit.stopping is None else tuple(audit.stopping.settings(0.05, 1))
 
 
@@ -82,7 +82,7 @@ def fields_of_answer(audit: Audit) -> frozenset[str]:
 
 
 def _modules_behind(value: Any) -> Iterator[str]:
-    """The modules of a function; of a method the modules of all functions that its object holds, at any depth."""
+    """The modules of a function; for a method, the modules of all functions in its object, recursively."""
     owner = getattr(value, "__self__", value)
     if dataclasses.is_dataclass(owner) and not isinstance(owner, type):
         for field in dataclasses.fields(owner):
@@ -96,7 +96,7 @@ def _modules_behind(value: Any) -> Iterator[str]:
 
 @functools.cache  # modules are imported once, so that later changes of their files do not matter
 def _fields_read_by(starts: tuple[str, ...]) -> frozenset[str]:
-    """The fields of a config that these modules read, and those of their package that they import."""
+    """The fields of a config that these modules read, including modules of their package that they import."""
     found: set[str] = set()
     waiting = list(starts)
     seen: set[str] = set()
@@ -133,7 +133,7 @@ def _config_path(node: ast.AST) -> str:
 
 
 def _answer_only_fields(config: Any, above: str = "") -> Iterator[str]:
-    """The dotted paths of the fields that are marked as read by the answer alone."""
+    """The dotted paths of the fields that only the answer reads."""
     for field in dataclasses.fields(config):
         path, value = f"{above}{field.name}", getattr(config, field.name)
         if field.metadata.get(ANSWER_ONLY):
@@ -143,7 +143,7 @@ def _answer_only_fields(config: Any, above: str = "") -> Iterator[str]:
 
 
 def _is_same_field(name: str, path: str) -> bool:
-    """Whether a name stands for the field at this path, one above or one below it; it may be a short name."""
+    """Whether a name, possibly short, refers to the field at this path, or to one above or below it."""
     return _is_within(name, path) or _is_within(path, name) or path.endswith(f".{name}")
 
 
@@ -152,7 +152,7 @@ def _is_within(path: str, above: str) -> bool:
 
 
 def _specs_apart(spec: Spec, base: Spec, name: str) -> Iterator[tuple[Spec, Spec]]:
-    """Pairs of specifications that differ in this field alone; `base` has the first value of every swept field."""
+    """Pairs of specifications that differ only in this field; `base` has the first value of every swept field."""
     if name in spec.sweep:
         first, *others = spec.sweep[name]
         for value in others:
@@ -179,7 +179,7 @@ def _configs(spec: Spec) -> list[Any]:
 
 
 class _Keys:
-    """The keys of the plans of specifications; of the one that each field is compared with they are computed once."""
+    """The keys of the plans of specifications; the keys of the reference specification are cached."""
 
     def __init__(self, known: MutableMapping[str, str]) -> None:
         self._known = known

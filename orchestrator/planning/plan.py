@@ -1,7 +1,6 @@
-"""A plan: the jobs below some roots, each job once, inputs before their readers. It is known before any job runs.
+"""A plan: the jobs below some roots, each job once, inputs before their readers. It is complete before any job runs.
 
-The links of a chain follow one another too; but a link is planned only if something needs it itself, or the next link
-waits for it.
+The links of a chain are also in order, but a link is planned only if a reader needs it or the next link waits for it.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from tasks.datasets.dataset import DatasetError
 
 @dataclass(frozen=True)
 class Plan:
-    """The jobs by key (each after those it waits for), the keys each reads, and the keys behind each named root.
+    """The jobs by key (each after its dependencies), the keys each reads, and the keys behind each named root.
 
-    `after` is the link before each link of a chain. It may be one that is not planned: then only its state is used.
+    `after` maps each link of a chain to the previous link. If that is not planned, only its state is used.
     """
 
     jobs: Mapping[str, Job]
@@ -35,13 +34,13 @@ class Plan:
 
     @classmethod
     def from_roots(cls, roots: Roots) -> Plan:
-        """The plan of named roots and all that they read. Equal jobs (same key) become one."""
+        """The plan of named roots and all their inputs. Equal jobs (same key) become one."""
         jobs: dict[str, Job] = {}
         inputs: dict[str, tuple[str, ...]] = {}
-        following: dict[str, Job] = {}  # the links that come after another, by their own keys
-        keys: dict[int, str] = {}  # by the id of each Job object seen; `roots` keeps them alive
-        ours: set[int] = set()  # those that are planned
-        new: list[str] = []  # planned keys whose chain was not followed yet
+        following: dict[str, Job] = {}  # the links after the first of a chain, by their own keys
+        keys: dict[int, str] = {}  # by the id of each Job object seen; `roots` keeps the objects alive
+        ours: set[int] = set()  # the ids of planned jobs
+        new: list[str] = []  # planned keys whose chain has not been followed yet
 
         def visit(root: Job, planned: bool = True) -> str:
             seen: Container[int] = ours if planned else keys
@@ -70,7 +69,7 @@ class Plan:
             for name, root in roots.items()
         }
         after: dict[str, str] = {}
-        while new:  # a chain may begin with links that are not planned
+        while new:  # the first links of a chain may not be planned
             job = following.get(key := new.pop())
             if job is not None and job.after is not None and key not in after:
                 after[key] = visit(job.after, planned=job.waits)
@@ -93,11 +92,11 @@ class Plan:
         return _order_links(jobs, inputs, {}, after)
 
     def missing(self, stored: Container[str]) -> list[str]:
-        """The planned keys that are not stored, each after those it waits for."""
+        """The planned keys that are not stored, each after its dependencies."""
         return [key for key in self.jobs if key not in stored]
 
     def dependencies(self, key: str) -> tuple[str, ...]:
-        """The keys that a key waits for, each once: its inputs, and the previous link where that is planned."""
+        """The keys that a key waits for, each once: its inputs, and the previous link if it is planned."""
         before = self.after.get(key, "")
         waits = (*self.inputs[key], before) if before in self.jobs else self.inputs[key]
         return tuple(dict.fromkeys(waits)) if len(waits) > 1 else waits
@@ -120,13 +119,13 @@ class Plan:
 
     @cached_property
     def groups(self) -> Mapping[str, str]:
-        """The group of every job, by key: jobs of one group may share a call and take about as long."""
+        """The group of every job, by key: jobs of one group may share a call and take about the same time."""
         names: dict[str, str] = {}
         groups = {key: _group_of(job) for key, job in self.jobs.items()}
         return {key: names.setdefault(name, name) for key, name in groups.items()}
 
     def dependents(self, keys: Container[str]) -> set[str]:
-        """These keys and all that depend on them, directly or not."""
+        """These keys and all keys that depend on them, directly or indirectly."""
         reached: set[str] = set()
         for key in self.jobs:
             if key in keys or any(below in reached for below in self.dependencies(key)):
@@ -140,7 +139,7 @@ class Plan:
 
     @cached_property
     def trains(self) -> Mapping[str, int]:
-        """How many networks a job of each task trains, for the tasks that train any."""
+        """The number of networks that a job of each training task trains."""
         functions = {job.function for job in self.jobs.values()}
         return {mark.name: mark.trains for mark in map(marks, functions) if mark.trains}
 
@@ -153,18 +152,18 @@ class Plan:
         return Counter(self.tasks.values() if keys is None else map(self.tasks.__getitem__, keys))
 
     def trainings(self, keys: Iterable[str] | None = None) -> int:
-        """How many networks these jobs train; all jobs by default."""
+        """The number of networks that these jobs train; all jobs by default."""
         return sum(self.trains.get(task, 0) * jobs for task, jobs in self.count(keys).items())
 
     def below(self, keys: Iterable[str]) -> Plan:
-        """The plan of these jobs and of what they need."""
+        """The plan of these jobs and their dependencies."""
         return Plan.from_roots({"": tuple(self.jobs[key] for key in keys)})
 
     def drop_keys(self, lost: Container[str]) -> Plan:
         """The plan of the jobs that can still be computed when these keys cannot.
 
-        A job that gathers keeps the remaining inputs (its key follows from them); any other job that reads a lost key
-        is lost too, and so is a link after a lost one. A root keeps the remaining parts.
+        A gathering job keeps the remaining inputs, which give it another key; any other job that reads a lost key is
+        lost too, as is a link after a lost one. A root keeps the remaining parts.
         """
         kept: dict[str, Job] = {}  # by the key in this plan
         for key, job in self.jobs.items():
@@ -215,14 +214,14 @@ def plan_of(cell: Cell) -> Plan:
             check_commitment(draw)
         with accept_code(cell.stand_ins):
             return Plan.from_roots(audit.plan(cell.config))
-    except DatasetError as error:  # gone or changed since it was pinned
+    except DatasetError as error:  # removed or changed since it was pinned
         raise EngramError(str(error)) from None
     except ValueError as error:
         raise SpecError(f"{cell.audit}: {error}") from None
 
 
 def _group_of(job: Job) -> str:
-    """The name of the group of jobs that may share a call with this one and take about as long."""
+    """The name of the group of jobs that may share a call with this one and take about the same time."""
     mark = marks(job.function)
     if mark.batch_key is None:
         return mark.name

@@ -1,1 +1,1 @@
-"""What a plan costs before it runs: by timings of this store, else by reference timings and this machine's speed."""
+"""The expected time of a plan, from timings in this store, or from reference timings and this machine's speed."""

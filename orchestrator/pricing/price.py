@@ -1,4 +1,4 @@
-"""The price of a plan: how long its missing jobs take here, and how sure that is."""
+"""The price of a plan: the expected time of its missing jobs on this machine, and its uncertainty."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from orchestrator.quantities import format_duration
 from orchestrator.run_folder import other_runs
 from tasks.contract.job import marks
 
-OWN = 1.25  # how far off the mean of jobs that ran here may be, as a factor
-NAMED = 3  # tasks that are named in a line
-GPU = 50.0  # by how much a GPU may be faster than a core
+OWN = 1.25  # error of the mean of jobs that ran on this machine, as a factor
+NAMED = 3  # names of tasks in a line
+GPU = 50.0  # maximum speed of a GPU relative to a core
 
 
 @dataclass(frozen=True)
 class Price:
-    """Wall-clock seconds of a plan's missing jobs: all of them `here`, or those that something is known of.
+    """Wall-clock seconds of a plan's missing jobs on this machine: `here` covers all jobs with known timings.
 
-    `unknown` are the tasks of which nothing comparable ran, here or for the reference; `between` is the time of these
-    in seconds if that much is known. `ran_here` says whether all of it is from timings of this store.
+    `unknown` are the tasks without comparable timings in this store or the reference; `between` are bounds of their
+    time in seconds, if known. `ran_here` is true if all timings are from this store.
     """
 
     here: Span
@@ -33,7 +33,7 @@ class Price:
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """Seconds between which the time lies; None where that much is not known."""
+        """The bounds of the time in seconds; None for an unknown bound."""
         if not self.unknown:
             return self.here.low, self.here.high
         if self.between is None:
@@ -52,8 +52,8 @@ def price_plan(
 ) -> Price:
     """The price of the missing jobs on `slots` slots of this machine.
 
-    `known` are seconds by group, of runs of this store; what they do not have is taken from the reference timings, for
-    which the machine's speed is measured, unless it was `kept` in that folder before.
+    `known` are seconds by group, from runs of this store. Other groups use the reference timings, scaled by the
+    machine's speed, which is measured unless the folder `kept` has it.
     """
     there = list(missing)
     reference: Reference | None = None
@@ -92,9 +92,9 @@ def price_plan(
 
 
 def prices_by_group(plan: Plan, missing: Iterable[str]) -> dict[str, float]:
-    """Mean seconds of the missing jobs of each group by the reference timings, on the machine that they are of.
+    """Mean seconds of the missing jobs of each group by the reference timings, on the reference machine.
 
-    Groups with a job that is like nothing there are left out.
+    Groups with a job without comparable timings are omitted.
     """
     reference = load_reference()
     spans: dict[str, list[Span | None]] = {}
@@ -106,9 +106,9 @@ def prices_by_group(plan: Plan, missing: Iterable[str]) -> dict[str, float]:
 
 
 def highest_price(plan: Plan, group: str) -> float | None:
-    """The most seconds that a job of this group takes by the reference timings, on the machine that they are of.
+    """The maximum seconds of a job of this group by the reference timings, on the reference machine.
 
-    None if nothing is known of one of them.
+    None if a job has no comparable timing.
     """
     reference = load_reference()
     highest = 0.0
@@ -130,7 +130,7 @@ ENDS = ("expected", "low", "high")
 
 
 def _job_span(plan: Plan, key: str, reference: Reference) -> Span | None:
-    """The seconds of a job by the reference timings; None where it is like nothing there."""
+    """The seconds of a job by the reference timings; None without a comparable timing."""
     job = plan.jobs[key]
     mark = marks(job.function)
     if mark.work is None:
@@ -143,7 +143,7 @@ def _job_span(plan: Plan, key: str, reference: Reference) -> Span | None:
 
 
 def _bounds(plan: Plan, key: str, reference: Reference) -> tuple[float, float] | None:
-    """Seconds between which the job lies: of any training of its size, or of any task of its audit; or None."""
+    """The bounds of a job's seconds, from any training of its size or any task of its audit; None if unknown."""
     mark = marks(plan.jobs[key].function)
     if mark.work is None:
         return reference.bounds_of_family(mark.name, len(plan.inputs[key]))
@@ -168,12 +168,12 @@ def _startup_span(known: Mapping[str, float], address: str | None, reference: Re
 def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int = 0) -> float:
     """Wall-clock seconds of these jobs, by key, on `slots` slots.
 
-    The maximum of the total work divided by the slots, the work of jobs that ask for a GPU divided by `gpus` (if
-    any), and the longest path of dependent jobs.
+    The maximum of the total work divided by the slots, the work of GPU jobs divided by `gpus` (if any), and the longest
+    path of dependent jobs.
     """
     work = on_gpus = 0.0
     path: dict[str, float] = {}
-    for key, duration in seconds.items():  # each after those it waits for
+    for key, duration in seconds.items():  # each after its dependencies
         if gpus and marks(plan.jobs[key].function).gpus:
             on_gpus += duration
         else:
@@ -183,14 +183,14 @@ def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int 
 
 
 def describe_price(price: Price, slots: int) -> str:
-    """`42 min here, 30 to 60, on 2 workers`, or what is not known of it."""
+    """The price as text: `42 min here, 30 to 60, on 2 workers`, with the tasks that have no known time."""
     workers = f"on {slots} worker{'s' if slots != 1 else ''}"
     here, more = price.here, len(price.unknown) - NAMED
     names = ", ".join(price.unknown[:NAMED]) + (f" and {more} more" if more > 0 else "")
     if not price.unknown:
         sure = f"{format_duration(here.expected)} here" if price.ran_here else _format_bounds(here)
         return f"{sure}, {workers}"
-    nothing = f"nothing like {names} has run here, or for the reference"
+    nothing = f"no timing for {names} in this store or in the reference"
     low, high = price.bounds
     if low is not None and high is not None:
         return f"from {format_duration(low)} to {format_duration(high)} {workers}: {nothing}"
@@ -198,7 +198,7 @@ def describe_price(price: Price, slots: int) -> str:
 
 
 def _format_bounds(here: Span) -> str:
-    """`42 min here, 30 to 60`: the bounds in the unit of the expected time where they share it."""
+    """`42 min here, 30 to 60`: the bounds in the unit of the expected time."""
     for unit, seconds in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):
         if here.expected >= 2 * seconds or unit == "s":
             low, middle, high = (each / seconds for each in (here.low, here.expected, here.high))

@@ -1,7 +1,7 @@
-"""Reference timings: what units of work and jobs of a task took on one machine, and what that says of another job.
+"""Reference timings: the time of units of work and of tasks on one machine, and estimates for other jobs from these.
 
-`reference_timings.json` is measured by `python -m bench.reference_timings`. How much slower or faster than that machine
-this one is, is measured once by a process of its own, `python -m orchestrator.pricing.reference`.
+`reference_timings.json` is measured by `python -m bench.reference_timings`. The speed of the present machine relative
+to that machine is measured once by a separate process, `python -m orchestrator.pricing.reference`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ import numpy as np
 from orchestrator.executors.environment import ONE_THREAD
 from orchestrator.store import atomic_write
 
-SECONDS = 0.3  # that each of the two is repeated for; their medians differ by 2 % from run to run, as with 0.9
-SIDE = 512  # of the matrices
+SECONDS = 0.3  # duration of each of the two measurements; their medians vary by 2 % between runs, as with 0.9
+SIDE = 512  # rows and columns of the matrices
 IMAGES, CHANNELS, PIXELS, KERNEL = 16, 16, 28, 3
 HANGING = 60.0  # seconds
 KINDS = ("product", "convolution")
 FILE = Path(__file__).with_name("reference_timings.json")
-TIMED = 1.4  # how far off what was timed may be, as a factor: another batch size, a busy machine
+# Errors of estimates, as factors.
+TIMED = 1.4  # a timed unit: another batch size, a busy machine
 LIKE = 2.0  # the same network on images of another size, or a task on another number of tables
-FAR = 4.0  # a task on more tables than any that was timed, or on fewer
-DATA = " on "  # stands between a network and its images in the name of a unit
+FAR = 4.0  # a task on more or fewer tables than any timed job
+DATA = " on "  # separates a network and its images in the name of a unit
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,14 @@ class Speed:
     convolution: float
 
     def against(self, reference: Speed) -> tuple[float, float]:
-        """By what factor this machine is slower than another, and by what factor the two measurements disagree."""
+        """The factor by which this machine is slower than another, and the factor between the two measurements."""
         ratios = [getattr(self, kind) / getattr(reference, kind) for kind in KINDS]
         middle = math.sqrt(ratios[0] * ratios[1])
         return middle, max(ratios) / middle
 
 
 def measure_speed(seconds: float = SECONDS) -> Speed:
-    """The speed of this process: the median of as many repetitions as fit into these seconds, by processor time."""
+    """The speed of this process: the median processor time of the repetitions that fit into these seconds."""
     generator = np.random.default_rng(0)
     square = generator.standard_normal((SIDE, SIDE), dtype=np.float32)
     images = generator.standard_normal((IMAGES, PIXELS, PIXELS, CHANNELS), dtype=np.float32)
@@ -78,7 +79,7 @@ def _median(run: Any, seconds: float) -> float:
 
 
 def machine_speed(kept: Path | None) -> Speed | None:
-    """The speed of this machine, from the folder where it was kept, else measured and kept; None where that fails."""
+    """The speed of this machine, read from the folder `kept` or measured and stored there; None on failure."""
     file = None if kept is None else kept / f"{socket.gethostname()}.json"
     if file is not None and (known := _read_speed(file)) is not None:
         return known
@@ -88,9 +89,9 @@ def machine_speed(kept: Path | None) -> Speed | None:
     return speed
 
 
-@functools.cache  # whatever stores this process prices for
+@functools.cache  # the same for all stores
 def _measure_apart() -> Speed | None:
-    """The speed of a process of its own; None where that fails."""
+    """The speed measured in a separate process; None on failure."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "orchestrator.pricing.reference"],
@@ -113,7 +114,7 @@ def _read_speed(file: Path) -> Speed | None:
 
 
 def _write_speed(file: Path, speed: Speed) -> None:
-    with suppress(OSError), atomic_write.put_in_place(file) as draft:  # if it cannot be kept, it is measured again
+    with suppress(OSError), atomic_write.put_in_place(file) as draft:  # if it cannot be stored, it is measured again
         draft.write_text(json.dumps(asdict(speed)))
 
 
@@ -129,7 +130,7 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True)
 class Span:
-    """Seconds that are expected, and between which two they are."""
+    """Expected seconds and their bounds."""
 
     expected: float
     low: float
@@ -151,8 +152,8 @@ NOTHING = Span(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True)
 class Reference:
-    """`units` has seconds of each unit of work; `tasks` (tables read, seconds) of jobs of each task without units;
-    `around` the seconds to start and end an executor; `speed` that of the machine.
+    """The reference timings. `units` has the seconds of each unit of work, `tasks` the pairs (tables read, seconds) of
+    jobs of each task without units, `around` the seconds to start and end an executor, `speed` the machine's speed.
     """
 
     speed: Speed
@@ -161,13 +162,13 @@ class Reference:
     around: Mapping[str, float]
 
     def estimate_work(self, amounts: Mapping[str, float]) -> Span | None:
-        """Seconds of these units; None where one of them is like none that was timed."""
+        """Seconds of these units; None if one of them has no comparable timing."""
         spans = [self._estimate_unit(unit, count) for unit, count in amounts.items()]
         known = [span for span in spans if span is not None]
         return sum(known, NOTHING) if len(known) == len(spans) else None
 
     def bounds(self, unit: str, count: float) -> tuple[float, float] | None:
-        """Seconds between which any unit of this kind lies, `train` say, on images of this size; None for no such."""
+        """Bounds of the seconds of any unit of this kind, such as `train`, on images of this size; None if unknown."""
         kind, _, _ = unit.partition(" ")
         _, split, shape = unit.rpartition(DATA)
         there = {
@@ -184,9 +185,9 @@ class Reference:
         return min(scaled) * count, max(scaled) * count
 
     def estimate_task(self, task: str, tables: int) -> Span | None:
-        """Seconds of a job of this task that reads so many tables; None where no job of it was timed.
+        """Seconds of a job of this task that reads this number of tables; None if no job of the task was timed.
 
-        Between jobs that were timed it lies on the power law through them; beyond them seconds grow with the tables.
+        Between timed jobs, a power law is interpolated; beyond them, seconds grow in proportion to the tables.
         """
         points = sorted(self.tasks.get(task, ()))
         if not points:
@@ -204,7 +205,7 @@ class Reference:
         return Span.with_factor(seconds * max(tables, 1) / max(count, 1), FAR)
 
     def bounds_of_family(self, task: str, tables: int) -> tuple[float, float] | None:
-        """Seconds between which jobs of the same audit lie that read so many tables; None where none was timed."""
+        """Bounds of the seconds of jobs of the same audit that read this number of tables; None if none was timed."""
         family = f"{task.partition('.')[0]}."
         spans = [span for each in self.tasks if each.startswith(family) and (span := self.estimate_task(each, tables))]
         return (min(span.low for span in spans), max(span.high for span in spans)) if spans else None
@@ -219,12 +220,12 @@ class Reference:
         pixels = _pixels(shape)
         nearest = min(alike, key=lambda known: abs(math.log(pixels / _pixels(known.rpartition(DATA)[2]))))
         ratio = pixels / _pixels(nearest.rpartition(DATA)[2])
-        # The work of convolutions grows with the pixels; that of dense layers by less.
+        # The work of convolutions grows with the pixels; the work of dense layers grows less.
         return Span.with_factor(self.units[nearest] * ratio * count, LIKE * max(ratio, 1 / ratio) ** 0.5)
 
 
 def _pixels(shape: str) -> float:
-    """The numbers in an image of this shape, `28x28x1`."""
+    """The number of values in an image of this shape, such as `28x28x1`."""
     sides = [int(side) for side in shape.partition(" ")[0].split("x") if side.isdecimal()]
     return float(math.prod(sides))
 
@@ -241,6 +242,6 @@ def load_reference() -> Reference:
 
 
 def parse_reference(value: Any) -> Reference:
-    """The reference timings in the content of their file."""
+    """The reference timings from the content of their file."""
     tasks = {task: [(int(count), seconds) for count, seconds in points] for task, points in value["tasks"].items()}
     return Reference(Speed(**value["speed"]), value["units"], tasks, value["around"])

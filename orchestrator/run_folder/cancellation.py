@@ -1,4 +1,4 @@
-"""Requests to end a run, left in the store: whoever sees it can make one, and the run's driver finds it there."""
+"""Requests to stop a run, written to the store by anyone with access to it and read by the run's driver."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from orchestrator.errors import StoreError
 from orchestrator.store import Store
 from orchestrator.store.lease import KEPT
 
-REQUEST = "cancel.txt"  # who asked
-CANCELLED = "cancelled by"  # begins the reason that a request gives
-LOOK_SECONDS = 1.0  # between looks of a driver into a folder
-LOOK_SECONDS_REMOTE = 15.0  # into a bucket, where a look is a request
+REQUEST = "cancel.txt"  # contains the requester
+CANCELLED = "cancelled by"  # begins the reason of a request
+LOOK_SECONDS = 1.0  # between checks by a driver in a folder
+LOOK_SECONDS_REMOTE = 15.0  # in a bucket, where each check costs a request
 
 
 def request_cancellation(store: Store, *runs: str) -> float:
-    """Ask the driver of a run to end it, under each name that it may be driven by: its own, and those of its sweeps.
+    """Ask the driver of a run to stop it, under each name that it may be driven by: the run's and its sweeps'.
 
-    Returns the seconds within which a living driver looks.
+    Returns the seconds within which a living driver checks.
     """
     for run in runs:
         store.keep_run_file(run, REQUEST, _requester().encode(errors="replace"))
@@ -28,7 +28,7 @@ def request_cancellation(store: Store, *runs: str) -> float:
 
 
 class Cancellation:
-    """Looks for requests to end what is driven by this name: a run, sweep or search. Earlier ones do not count."""
+    """Checks for requests to stop the run, sweep or search of this name. Earlier requests do not count."""
 
     def __init__(self, store: Store, run: str, monotonic: Callable[[], float]) -> None:
         self._store, self._run = store, run
@@ -38,7 +38,7 @@ class Cancellation:
         self._looked = monotonic()
 
     def look(self) -> str | None:
-        """The reason to end that a request gives, once; None if there is none, or if it is not yet time to look."""
+        """The reason in a new request, once; None if there is no request, or if it is too early to check."""
         now = self._monotonic()
         if now - self._looked < self._seconds:
             return None
@@ -47,8 +47,8 @@ class Cancellation:
         return None if requester is None else f"{CANCELLED} {requester}"
 
     def _take(self) -> str | None:
-        """Who asked to end it; the request is taken out of the store."""
-        with suppress(StoreError):  # looked for again, as long as the store cannot be read
+        """Remove the request from the store; return its requester."""
+        with suppress(StoreError):  # repeated until the store can be read
             data = self._store.read_run_file(self._run, REQUEST)
             if data is not None:
                 self._store.remove(f"runs/{self._run}/{KEPT}/{REQUEST}")
@@ -65,5 +65,5 @@ def _requester() -> str:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
-        user = "somebody"
+        user = "unknown"
     return f"{user}@{socket.gethostname()}"

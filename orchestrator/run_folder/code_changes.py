@@ -1,8 +1,7 @@
 """Changes of the user's code since a run: the changed files, and the acceptance of a change.
 
-`run.json` holds under `code` the files of each network and audit of one's own that the run was planned with, by digest,
-and under `accepted` the changes that the user has accepted since: with those, results of the code before and of the
-code after stand under the same keys.
+In `run.json`, `code` has the files of each of the user's networks and audits that the run was planned with, by digest,
+and `accepted` the changes that the user has accepted since. Results of the earlier and the accepted code share keys.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ class CodeChange:
     """Code that has changed since a run was planned.
 
     `keys` is the digest by which it entered the keys of that run, `before` the digest of the code that computed last,
-    and `same` the digests of the versions that were accepted. `files` names the changed, added and removed files; empty
-    if the run has no record of them.
+    and `same` the digests of the accepted versions. `files` names the changed, added and removed files; empty if the
+    run has no record of them.
     """
 
     code: str
@@ -55,7 +54,7 @@ class CodeChange:
 
 
 def describe_code(codes: Iterable[Code]) -> dict[str, Any]:
-    """The user's code in the form of `run.json`."""
+    """The user's code as stored in `run.json`."""
     by_name = {}
     for source in codes:
         by_name[source.name] = {"digest": source.digest, "files": dict(source.files)}
@@ -63,7 +62,7 @@ def describe_code(codes: Iterable[Code]) -> dict[str, Any]:
 
 
 def changes_of_run(journal: Journal) -> list[CodeChange]:
-    """The user's code that has changed since a run was planned, or since a change of it was accepted."""
+    """The user's code that has changed since a run was planned, or since its last accepted change."""
     about = journal.about()
     if "config" not in about:
         return []
@@ -80,18 +79,18 @@ def changes_of_run(journal: Journal) -> list[CodeChange]:
 
 
 def find_changes(cells: Iterable[Cell], store: Store) -> list[CodeChange]:
-    """The changes of the code behind these pinned cells since the newest runs of it: see `_newest_changes`."""
+    """The changes of the code behind these pinned cells since its newest runs: see `_newest_changes`."""
     codes: dict[str, Code] = {}
     for cell in cells:
         audit = audits.find(cell.audit).audit
-        # Planning takes seconds where jobs are many, and only an audit of one's own has tasks in files of the user's.
+        # Planning many jobs takes seconds, and only the user's own audits have tasks in the user's files.
         plan = plan_of(cell) if source_of(audit.plan.__module__) else None
         codes |= {source.name: source for source in code.code_of(cell.config, plan)}
     return _newest_changes(store, codes.values())
 
 
 def _newest_changes(store: Store, codes: Iterable[Code]) -> list[CodeChange]:
-    """For each code the newest run that was planned with it, if its keys hold another digest than the present one."""
+    """The change of each code since the newest run planned with it, if that run's keys have another digest."""
     wanted = {source.name: source for source in codes}
     if not wanted:
         return []
@@ -128,7 +127,7 @@ def _change(run: str, about: Mapping[str, Any], present: Code, before: str) -> C
 
 
 def accept(cell: Cell, changes: Sequence[CodeChange]) -> Cell:
-    """The pinned cell whose code enters keys by the digests from before these changes."""
+    """The pinned cell, with code entering keys by the digests from before these changes."""
     named = {source.name for source in code.code_of(cell.config)}
     concerned = [change for change in changes if change.code in named or change.code.startswith(code.AUDIT)]
     if not concerned:
@@ -155,9 +154,9 @@ def note_accepted(journal: Journal, cell: Cell, plan: Plan) -> None:
 
 
 def check_code(journal: Journal, store: Store, same_code: bool) -> None:
-    """Refuse to resume a run whose code has changed, unless the user accepts the change; record it if so.
+    """Refuse to resume a run whose code has changed, unless the user accepts the change, which is then recorded.
 
-    Raises SpecError with the names of the changed files. A run with all of its results is never refused.
+    Raises SpecError with the names of the changed files. A run with all results is never refused.
     """
     planned_keys = set(journal.tasks())
     stored_keys = planned_keys & store.keys()
@@ -171,7 +170,7 @@ def check_code(journal: Journal, store: Store, same_code: bool) -> None:
         described = "; ".join(change.describe() for change in changes)
         count = f"{len(stored_keys)} of its {len(planned_keys)} jobs"
         raise SpecError(
-            f"{described}; {count} were computed with the code before: put it back, start again with "
+            f"{described}; {count} were computed with the earlier code: restore it, start a new run with "
             f"`engram run {journal.about()['audit']}`, or accept the change with --same-code"
         )
     cell = reopen_cell(journal)
@@ -182,7 +181,7 @@ def check_code(journal: Journal, store: Store, same_code: bool) -> None:
     if set(plan.jobs) != planned_keys:
         raise SpecError(
             f"run {journal.run} cannot continue with the present code: it plans other jobs, or a model's weights "
-            f"have changed as well; start again with `engram run {cell.audit}`"
+            f"have also changed; start a new run with `engram run {cell.audit}`"
         )
     note_accepted(journal, accepted, plan)
 
@@ -193,7 +192,7 @@ def describe_accepted(about: Mapping[str, Any]) -> list[str]:
     for entry in about.get("accepted", ()):
         files = ", ".join(entry["files"]) or "its source"
         lines.append(
-            f"{entry['code']}: {files} changed while results of the code before were kept; the user accepted this as "
-            f"the same code ({entry['keys'][:12]} before, {entry['now'][:12]} after, {entry['time'][:10]})"
+            f"{entry['code']}: {files} changed, and results of the earlier code were kept; the user accepted the "
+            f"change as equivalent ({entry['keys'][:12]} before, {entry['now'][:12]} after, {entry['time'][:10]})"
         )
     return lines

@@ -1,12 +1,12 @@
 """A run's folder: its config and plan, written once, and the append-only log of its events.
 
-runs/ID/run.json       audit, preset, config and setting in a sweep, or the cells of a sweep; and the specification
+runs/ID/run.json       audit, preset, config, setting in a sweep (or the cells of a sweep), and the specification
 runs/ID/plan.json      the keys behind each root, every key with its task, and the link before each link of a chain;
                        both files end in their digest
-runs/ID/derivation.json the digest of what the plan follows from (`recorded_plan`)
-runs/ID/verified.stamps the results that were verified, by the stamps of their files (`verified`)
+runs/ID/derivation.json the digest of the plan's inputs (`recorded_plan`)
+runs/ID/verified.stamps the verified results, by the stamps of their files (`notes`)
 runs/ID/events.jsonl   one event per line
-runs/ID/ways/NAME.json how jobs are computed on a device, as the first process chose
+runs/ID/ways/NAME.json the strategy for a device, chosen by the first process
 runs/ID/tables/NAME/   the run's tables as Parquet parts
 """
 
@@ -40,21 +40,21 @@ from orchestrator.store.provenance import commit, now, versions
 from orchestrator.store.regular_file import regular_bytes, regular_opener
 
 Disclose = Callable[[Path, dict[str, Any]], dict[str, Any]]
-STARTED = b'"event": "started"'  # in a line of the log; inside a text its quotes would be escaped
+STARTED = b'"event": "started"'  # in a line of the log; inside a text the quotes would be escaped
 KIND = re.compile(rb'\{"time": "[^"]*", "event": "(\w+)"')  # the beginning of a line
 DONE = re.compile(rb'^\{"time": "[^"\n]*", "event": "done", "key": "([0-9a-f]+)", .*\}$', re.MULTILINE)
 ENDS = ("finished", "decided", "failed", "interrupted", "paused")
-COMPLETE = ("finished", "decided")  # of these, those with all results that are needed
-REPLANNED = ("tolerated", "curtailed")  # events from which on other keys are behind the tables than planned
-BESIDE = ("step", "ready", "running")  # events that change nothing of how far a run is
-TAIL = 64 * 1024  # bytes at the end of the log, with many times as many events as follow a run's end
-SETTLED = 2.0  # seconds after which no cell's log can still get an event that the others have
+COMPLETE = ("finished", "decided")  # the ends with all needed results
+REPLANNED = ("tolerated", "curtailed")  # events that replace the planned keys behind the tables
+BESIDE = ("step", "ready", "running")  # events that do not change the results
+TAIL = 64 * 1024  # bytes at the end of the log, far more than the events after a run's end
+SETTLED = 2.0  # seconds after which every cell's log has the events that any other has
 
 
 class Journal:
     """The files of a run's folder. Creating a Journal reads nothing; unreadable files raise StoreError when read.
 
-    `disclose(folder, about)`, if given, returns the part of `about` that readers may see.
+    `disclose(folder, about)`, if given, returns the public part of `about`.
     """
 
     def __init__(self, folder: Path, disclose: Disclose | None = None) -> None:
@@ -71,7 +71,7 @@ class Journal:
         return self.folder.is_dir()
 
     def create(self, about: Mapping[str, Any], plan: Plan | None) -> None:
-        """Make the folder with its config and plan, whole or not at all; no effect if it exists already."""
+        """Create the folder with its config and plan, atomically; no effect if it exists."""
         if self.exists:
             return
         # Drivers in two containers may have the same process id.
@@ -92,7 +92,7 @@ class Journal:
             shutil.rmtree(aside, ignore_errors=True)
 
     def rewrite(self, about: Mapping[str, Any]) -> None:
-        """Replace the content of `run.json`, whole or not at all: of a search, whose cells come one by one."""
+        """Replace the content of `run.json` atomically, for example when a search gets another cell."""
         created = {name: value for name, value in self.about().items() if name in ("run", "created")}
         path = self.folder / "run.json"
         try:
@@ -102,7 +102,7 @@ class Journal:
             raise Unwritable(f"cannot write {path}: {error.strerror or error}") from None
 
     def note_left_out(self, left_out: Sequence[Mapping[str, Any]]) -> None:
-        """Keep which cells of its preset the last start of a run or sweep left out, and why."""
+        """Record the cells of the preset that the last start of a run or sweep skipped, and why."""
         about = self.about()
         if about.get("left_out", []) != left_out:
             self.rewrite({**about, "left_out": left_out})
@@ -113,11 +113,11 @@ class Journal:
 
     @property
     def discloses(self) -> bool:
-        """Whether readers see a part of the content only."""
+        """Whether only the public part of the content is returned."""
         return self._disclose is not None
 
     def public_part(self, about: dict[str, Any]) -> dict[str, Any]:
-        """The part of this content of a `run.json` that readers may see."""
+        """The public part of this content of a `run.json`, if the journal has `disclose`; otherwise all of it."""
         return about if self._disclose is None else self._disclose(self.folder, about)
 
     def check(self) -> None:
@@ -126,7 +126,7 @@ class Journal:
             self._plan()
 
     def parts(self) -> list[Journal]:
-        """The runs of a sweep, or of a search's trials; of a run itself."""
+        """The runs of a sweep or of a search's trials; for a run, the run itself."""
         return [self.sibling(name) for name in self.about().get("cells", ())] or [self]
 
     def sibling(self, run: str) -> Journal:
@@ -138,7 +138,7 @@ class Journal:
         return {name: tuple(keys) for name, keys in self._plan()["roots"].items()}
 
     def tasks(self) -> dict[str, str]:
-        """Every planned key with the name of its task."""
+        """Every planned key and the name of its task."""
         return dict(self._plan()["jobs"])
 
     def after(self) -> dict[str, str]:
@@ -155,19 +155,19 @@ class Journal:
         return following
 
     def append(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Append events to the log; those without a time get the present one."""
+        """Append events to the log; events without a time get the present one."""
         stamp = now()
         lines = "".join(json.dumps({"time": stamp, **event}, default=str) + "\n" for event in events)
         try:
             log = os.open(self.folder / "events.jsonl", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
             try:
                 end = os.fstat(log).st_size
-                # A line that was cut off by a kill is ended first.
+                # A line truncated by a kill is ended first.
                 torn = bool(end) and os.pread(log, 1, end - 1) != b"\n"
                 try:
                     atomic_write.write_all(log, ("\n" * torn + lines).encode())
                 except BaseException:
-                    os.truncate(log, end)  # none of them rather than some: they may be appended again
+                    os.truncate(log, end)  # all or nothing: the events may be appended again
                     raise
             finally:
                 os.close(log)
@@ -175,18 +175,18 @@ class Journal:
             raise Unwritable(f"cannot write {self.folder / 'events.jsonl'}: {error.strerror or error}") from None
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """The events so far, oldest first. Lines cut off by a kill, and lines that are not events, are skipped."""
+        """The events so far, oldest first. Truncated lines, and lines that are not events, are skipped."""
         yield from self.events_from(0)[0]
 
     def last_start(self, kinds: Container[str] | None = None) -> list[dict[str, Any]]:
-        """The events since the last start, or all if no start is logged. Earlier ones are not parsed.
+        """The events since the last start, or all if no start is logged. Earlier events are not parsed.
 
-        With `kinds`, only events of these kinds, `started` among them: the others are not parsed either.
+        With `kinds`, which must include `started`, only events of these kinds; the others are not parsed either.
         """
         return _events(self._since_last_start(), kinds)
 
     def has_finished(self) -> bool:
-        """Whether the log says that all planned results were there when the run last ended, told by its last lines."""
+        """Whether all planned results existed when the run last ended, from the last lines of the log."""
         try:
             with open(self.folder / "events.jsonl", "rb", opener=regular_opener) as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
@@ -197,11 +197,11 @@ class Journal:
         return bool(ends) and ends[-1]["event"] == "finished" and jobs.get("stored") == jobs.get("planned")
 
     def last_computed(self) -> set[str]:
-        """The keys that the last start computed, told by their lines alone, since there may be a million."""
+        """The keys that the last start computed, found without parsing, since there may be a million."""
         return {key.decode() for key in DONE.findall(self._since_last_start())}
 
     def _since_last_start(self) -> bytes:
-        """The lines of the log from the last start on, or all."""
+        """The lines of the log since the last start, or all."""
         end = len(data := self._log(0) or b"")
         while (start := data.rfind(STARTED, 0, end)) >= 0:
             begin = data.rfind(b"\n", 0, start) + 1
@@ -212,12 +212,12 @@ class Journal:
         return data
 
     def events_from(self, position: int) -> tuple[list[dict[str, Any]], int]:
-        """The events from this byte of the log on, and the byte to continue from, before an unfinished line."""
+        """The events from this byte of the log, and the byte to continue from, before an unfinished line."""
         data = self._log(position)
         return ([], 0) if data is None else (_events(data), position + len(data))
 
     def _log(self, position: int) -> bytes | None:
-        """The complete lines of the log from this byte on; None if there is no log."""
+        """The complete lines of the log from this byte; None if there is no log."""
         try:
             with open(self.folder / "events.jsonl", "rb", opener=regular_opener) as log:
                 log.seek(position)
@@ -229,7 +229,7 @@ class Journal:
         return data[: data.rfind(b"\n") + 1]
 
     def _plan(self) -> Any:
-        """The content of `plan.json`, which is written once, and so is read once."""
+        """The content of `plan.json`, cached, since the file never changes."""
         if self._planned is None:
             self._planned = self._read("plan.json", run_files.check_plan)
         return self._planned
@@ -242,8 +242,8 @@ class Journal:
         except (OSError, ValueError, RecursionError) as error:
             reason = getattr(error, "strerror", None) or error
             raise StoreError(
-                f"cannot read {path}: {reason}; put the file back from a copy, or move its folder away and start the "
-                "run anew, which finds its results as they are"
+                f"cannot read {path}: {reason}; restore the file from a copy, or move its folder away and start the "
+                "run again, which reuses the stored results"
             ) from None
         return content
 
@@ -286,7 +286,7 @@ def sweep_description(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, A
     """The content of `run.json` for a sweep of these cells, whose runs are given in the same order."""
     specs = [cell.asked for cell in cells]
     whole = specs[0] if all(spec == specs[0] for spec in specs) else None
-    # A cell's folder may be older than the sweep and not hold its setting, so the sweep keeps the settings.
+    # A cell's folder may be older than the sweep and lack its setting, so the sweep stores the settings.
     settings = [dict(cell.setting) for cell in cells]
     return {"audit": cells[0].audit, "cells": list(runs), "settings": settings} | _spec_description(whole)
 
@@ -326,13 +326,13 @@ def check_key_format(journal: Journal) -> None:
     if not has_current_keys(about):
         command = "search" if "search" in about else "run"
         raise EngramError(
-            f"run {journal.run} was planned by another version of Engram, whose keys have another format; it can be "
-            f"read but not continued: start the audit again with `engram {command} {about['audit']}`"
+            f"run {journal.run} was planned by a version of Engram with another key format; it can be read but not "
+            f"continued: start the audit again with `engram {command} {about['audit']}`"
         )
 
 
 def reopen_run(journal: Journal) -> tuple[Cell, Plan]:
-    """The cell and plan of a run from its folder. Raises EngramError if today's code plans something else."""
+    """The cell and plan of a run from its folder. Raises EngramError if the present code plans other jobs."""
     check_key_format(journal)
     cell = reopen_cell(journal)
     plan = plan_of(cell)
@@ -341,7 +341,7 @@ def reopen_run(journal: Journal) -> tuple[Cell, Plan]:
         other = sorted({plan.task(key) for key in plan.jobs if key not in before})
         raise EngramError(
             f"run {journal.run} was planned by other versions of {', '.join(other) or 'its tasks'}; "
-            f"its results stay as they are: start the audit anew with `engram run {cell.audit}`"
+            f"its results are kept: start the audit again with `engram run {cell.audit}`"
         )
     return cell, plan
 
@@ -349,9 +349,9 @@ def reopen_run(journal: Journal) -> tuple[Cell, Plan]:
 class MergedLog:
     """Follows these logs; `read` returns the events added to them, ordered by time.
 
-    An event that is in several logs is returned once. Two starts are the same event if their times are equal, two
-    results found stored within one start if their keys are, any others if their whole content is. Events before
-    `since`, when a sweep's cells were still separate runs, are left out. `position` is the number of bytes read of a
+    An event in several logs is returned once. Two starts are the same event if their times are equal, two stored
+    results of one start if their keys are equal, and other events if their whole content is equal. Events before
+    `since`, when a sweep's cells were still separate runs, are omitted. `position` is the number of bytes read of a
     single run's log.
     """
 
@@ -365,9 +365,9 @@ class MergedLog:
         self._seen: set[str] = set()
 
     def read(self, settled: bool = True) -> list[Event]:
-        """The new events; for several logs only those that no later event can precede, unless `settled`.
+        """The new events; for several logs only events that no later event can precede, unless `settled`.
 
-        A driver writes an event into all of them at once, so that 2 s are enough.
+        A driver writes an event to all logs at once, so that 2 s are enough.
         """
         fresh: list[Event] = []
         for at, journal in enumerate(self._journals):
@@ -383,7 +383,7 @@ class MergedLog:
         return [new for event in ready if event["time"] >= self._since and (new := self._new_part(event))]
 
     def _new_part(self, event: Event) -> Event | None:
-        """What of this event no log has had since the last start; None if nothing."""
+        """The part of this event that no log has had since the last start; None if there is none."""
         if event["event"] == "started":
             if event["time"] == self._began:
                 return None

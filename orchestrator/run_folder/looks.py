@@ -1,9 +1,9 @@
-"""Which look a run is at its question: how many runs of its store were answered before it about the same thing.
+"""Looks: the number of answered runs in a store that examine the same question, for the correction of errors.
 
-Two runs of one audit are looks at the same question if they share a training, as when more canaries are added, or if
-their configurations differ only in seeds, in how much is trained and in thresholds of the answer. A run of the preset
-`null`, in which nothing can be found, is a look at nulls alone. A run counts once all of its results are there. Its own
-look is recorded in its folder then, and stays: resuming it is no other look.
+Two runs of one audit are looks at the same question if they share a training, for example when canaries are added, or
+if their configurations differ only in seeds, sizes and thresholds of the answer. A run of the preset `null`, in which
+nothing can be found, is a look only at nulls. A run counts once all of its results exist. Its look is then recorded in
+its folder and does not change when the run is resumed.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from orchestrator.spec.resolve import Cell
 from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.looks import FIRST, Look
 
-# Fields that say how much is trained or drawn. A run with other values is another look at the same question.
+# Fields of sizes. A run with other values is another look at the same question.
 SIZES = ("canaries", "models", "pairs", "replicates", "repetitions", "seeds", "draws", "permutations", "resamples")
 SEED, NULL = "seed", "null"
 
 
 def read_look(about: Mapping[str, Any]) -> Look:
-    """The look that a run's folder records; the first one if it records none."""
+    """The look recorded in a run's folder; the first one if there is none."""
     look = about.get("look")
     return FIRST if look is None else Look(look["number"], look["cells"], look["streams"])
 
 
 @dataclass(frozen=True)
 class PastRun:
-    """A run that was answered: its name, whether it is of a null, its question and the keys of its jobs.
+    """An answered run: its name, whether it is a null run, its question and the keys of its jobs.
 
-    The question is None if the run's audit has gone or has changed since.
+    The question is None if the run's audit is not installed or has changed since.
     """
 
     run: str
@@ -52,7 +52,7 @@ class PastRun:
 
 
 def read_past_runs(audit: str, runs: Path) -> list[PastRun]:
-    """The answered runs of this audit in the folder; without those that cannot be read."""
+    """The answered runs of this audit in the folder, without unreadable ones."""
     found = []
     for journal in _answered_runs(audit, runs):
         with suppress(StoreError):
@@ -63,9 +63,9 @@ def read_past_runs(audit: str, runs: Path) -> list[PastRun]:
 
 
 def _count_looks(cell: Cell, plan: Plan, past: Iterable[PastRun], own: Collection[str] = ()) -> Look:
-    """Which look a run of this cell and plan would be at its question, after the runs that were answered before it.
+    """The look of a run of this cell and plan at its question, after the runs that were answered before it.
 
-    `own` are names of runs that are no looks before it.
+    `own` are names of runs that do not count.
     """
     trained = {key for key, task in plan.tasks.items() if task in plan.trains}
     question = _question_of(cell.audit, cell.config)
@@ -81,7 +81,7 @@ def _count_looks(cell: Cell, plan: Plan, past: Iterable[PastRun], own: Collectio
 
 
 def expected_look(cell: Cell, plan: Plan, run: Journal, past: Iterable[PastRun]) -> int:
-    """Which look the run in this folder is or, if it has none yet, would be once it is answered."""
+    """The look of the run in this folder or, if none is recorded yet, its look once it is answered."""
     with suppress(StoreError):
         if run.exists and "look" in (about := run.about()):
             return read_look(about).number
@@ -95,7 +95,7 @@ def _is_null(preset: str | None) -> bool:
 def record_looks(journals: Sequence[Journal], plans: Sequence[Plan]) -> None:
     """Record the look of each of these runs, which were judged together and have just been answered.
 
-    A run whose look is recorded keeps it.
+    A recorded look does not change.
     """
     fresh = [journal.run for journal in journals if "look" not in journal.about()]
     past = cache(read_past_runs)
@@ -118,14 +118,14 @@ def _question_of(audit: str, config: Any) -> Any:
     rules = () if stopping is None else (stopping.level, stopping.pairs)
     try:
         form = canonical(config)
-    except SpecError:  # of data that the configuration names and no job reads, so that they have no digest
+    except SpecError:  # data that the configuration names and no job reads have no digest
         form = plain(config)
     left_out = {*rules, *_fields_left_out(config)}
     return _without_seeds(_without_paths(form, left_out, ""))
 
 
 def _fields_left_out(config: Any, above: str = "") -> Iterator[str]:
-    """The dotted paths of thresholds that the answer alone reads, and of sizes; files of given models are no sizes."""
+    """The dotted paths of thresholds that only the answer reads, and of sizes (not of fields that name files)."""
     for field in dataclasses.fields(config):
         path, value = f"{above}{field.name}", getattr(config, field.name)
         if field.metadata.get(ANSWER_ONLY) or (isinstance(value, int) and field.name in SIZES):
@@ -162,13 +162,13 @@ def _answered_runs(audit: str, runs: Path) -> Iterator[Journal]:
 
 
 def _has_ended(journal: Journal) -> bool:
-    """Whether the last start of a run of an earlier version, which recorded no look, had all that is needed."""
+    """Whether the last start of a run of an earlier version, which recorded no look, had all needed results."""
     ends = [event["event"] for event in journal.last_start(COMPLETE)]
     return bool(ends) and ends[-1] in COMPLETE
 
 
 def _question_of_run(about: Mapping[str, Any]) -> Any:
-    """The question of a run; None if its audit has gone or has changed since."""
+    """The question of a run; None if its audit is not installed or has changed since."""
     with suppress(EngramError, KeyError):
         config = coerce(about["config"], audits.find(about["audit"]).audit.config, "config")
         return _question_of(about["audit"], config)

@@ -1,8 +1,8 @@
-"""What is noted beside a run, and enters no key: where it is tracked, what people say of its certificate, and stamps.
+"""Notes in a run's folder that enter no key: its delivery to MLflow, the details of its certificate, and stamps.
 
-A start verifies every planned result before it says that the run is finished. To read 100,000 files takes seconds, in a
-bucket an hour, so the run's folder keeps the stamp of each result that was verified, and a later start reads those
-again that have another. `engram verify` reads every byte, and so does whoever uses a result.
+A start verifies every planned result before it reports that the run is finished. Reading 100,000 files takes seconds,
+and an hour in a bucket. Therefore the run's folder stores the stamp of each verified result, and a later start reads
+only results whose stamp has changed. `engram verify`, and every reader of a result, read all bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LONGEST_DETAIL = 200  # characters of one of them, so that the certificate stays
 
 @dataclass(frozen=True)
 class Receipt:
-    """Delivery of a run. `position`, `state` and `fingerprint` identify what was delivered; empty until all of it was.
+    """Delivery of a run. `position`, `state` and `fingerprint` identify the delivered content; empty until complete.
 
     position: of the log, in bytes. fingerprint: of the files. artifacts: their digests by path.
     """
@@ -47,7 +47,7 @@ class Receipt:
 
 
 def read_receipt(folder: Path) -> Receipt | None:
-    """The receipt of the run in this folder; None if it is absent or unreadable: then all is delivered again."""
+    """The receipt of the run in this folder; None if it is absent or unreadable, so that all is delivered again."""
     with suppress(OSError, ValueError, TypeError):
         return Receipt(**json.loads(regular_text(folder / RECEIPT_FILE)))
     return None
@@ -59,7 +59,7 @@ def write_receipt(folder: Path, receipt: Receipt) -> None:
 
 @dataclass(frozen=True)
 class Details:
-    """One line each; empty where nobody has said it."""
+    """Details of a certificate, one line each; empty if not given."""
 
     title: str = ""
     auditor: str = ""
@@ -74,9 +74,7 @@ DETAIL_NAMES = tuple(field.name for field in fields(Details))
 
 
 def read_details(folder: Path) -> Details:
-    """The details of the run in this folder; empty ones where there are none. Raises Damaged if they are not as
-    they were written.
-    """
+    """The details of the run in this folder, empty if there are none. Raises Damaged if their file is damaged."""
     path = folder / DETAILS_FILE
     try:
         data = regular_bytes(path)
@@ -92,9 +90,9 @@ def read_details(folder: Path) -> Details:
 
 
 def give_details(folder: Path, given: Mapping[str, str]) -> Details:
-    """Change those of the run's details that are given, and keep them; an empty text takes one away.
+    """Change and store the given details of a run; an empty text removes one.
 
-    Raises SpecError, in one line, for one that is no line of text, and StoreError where it cannot be written.
+    Raises SpecError for a value that is not a line of text, and StoreError if the file cannot be written.
     """
     checked = _parse_details(given, "")
     path = folder / DETAILS_FILE
@@ -107,30 +105,30 @@ def give_details(folder: Path, given: Mapping[str, str]) -> Details:
 
 
 def load_details(path: Path) -> dict[str, str]:
-    """The details in a YAML file with some of their names. Raises SpecError, in one line, for anything else."""
+    """The details in a YAML file with some of their names. Raises SpecError for any other content."""
     value = load_yaml(path)
     if not isinstance(value, Mapping):
         content = "nothing" if value is None else f"a {type(value).__name__}"
-        raise SpecError(f"{path} holds {content}; it must be a mapping with {', '.join(DETAIL_NAMES)}")
+        raise SpecError(f"{path} contains {content}; it must be a mapping with {', '.join(DETAIL_NAMES)}")
     return _parse_details(value, str(path))
 
 
 def _parse_details(given: object, where: str) -> dict[str, str]:
-    """These details, without blanks around them."""
+    """These details, checked and without surrounding blanks."""
     within = f"{where}: " if where else ""
     if not isinstance(given, Mapping):
         raise SpecError(f"{within}it must be a mapping with {', '.join(DETAIL_NAMES)}")
     checked = {}
     for name, value in given.items():
         if name not in DETAIL_NAMES:
-            known = f"there are {', '.join(DETAIL_NAMES)}{nearest(str(name), DETAIL_NAMES)}"
+            known = f"the keys are {', '.join(DETAIL_NAMES)}{nearest(str(name), DETAIL_NAMES)}"
             raise SpecError(f"{within}unknown key {printable(str(name)[:LONGEST_DETAIL])!r}; {known}")
         if not isinstance(value, str):
             raise SpecError(f"{within}{name} is {json.dumps(value, default=str)[:LONGEST_DETAIL]}; it must be text")
         line = value.strip()
         if sign := IN_A_LINE.search(line):
             raise SpecError(
-                f"{within}{name} holds {printable(sign[0])}; it must be one line without control characters"
+                f"{within}{name} contains {printable(sign[0])}; it must be one line without control characters"
             )
         if len(line) > LONGEST_DETAIL:
             raise SpecError(f"{within}{name} has {len(line):,} characters; it must have at most {LONGEST_DETAIL}")
@@ -138,19 +136,19 @@ def _parse_details(given: object, where: str) -> dict[str, str]:
     return checked
 
 
-VERIFIED_FILE = "verified.stamps"  # no .json, which other machines fetch to list the runs
+VERIFIED_FILE = "verified.stamps"  # not .json, which other machines fetch to list the runs
 
 
 @dataclass(frozen=True)
 class Verified:
-    """The stamps of what was verified, "" where there was none yet: of results by key, of parts by table and name."""
+    """The stamps of verified results by key, and of verified parts by table and name; "" without a stamp."""
 
     results: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def read_verified(journal: Journal) -> Verified:
-    """What was verified when the run last finished; nothing where its folder keeps nothing, or that is damaged."""
+    """The record of the run's last verification; empty if it is missing or damaged."""
     with suppress(OSError, ValueError, TypeError, RecursionError):
         content = run_files.unseal(regular_bytes(journal.folder / VERIFIED_FILE), sealed=True)
         return Verified(content["results"], content["tables"])
@@ -158,6 +156,6 @@ def read_verified(journal: Journal) -> Verified:
 
 
 def record_verified(journal: Journal, verified: Verified) -> None:
-    """Keep this for later starts. It only saves time, so errors pass."""
+    """Store this for later starts. It only saves time, so errors are ignored."""
     with suppress(OSError), atomic_write.put_in_place(journal.folder / VERIFIED_FILE) as draft:
         draft.write_bytes(run_files.seal(asdict(verified)))

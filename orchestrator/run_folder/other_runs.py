@@ -1,4 +1,4 @@
-"""The other runs of a store: how long their jobs took, what living ones compute, which checkpoints they still need."""
+"""The other runs of a store: the time of their jobs, the keys that living ones compute, the checkpoints they need."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from orchestrator.store import Store, lease
 from orchestrator.store.holder import Holder
 from orchestrator.store.regular_file import regular_text
 
-RUNS = 20  # the newest runs that are read
-SAMPLES = 200  # of one group in one run
+RUNS = 20  # number of newest runs read
+SAMPLES = 200  # timings of one group in one run
 
 
 def sweeps_with(cell: Journal) -> Iterator[str]:
-    """The sweeps of which a run is a cell."""
+    """The sweeps that contain a run as a cell."""
     for folder in sorted(cell.folder.parent.glob("*-sweep-*")):
         with suppress(StoreError):
             if cell.run in Journal(folder).about().get("cells", ()):
@@ -31,9 +31,9 @@ def sweeps_with(cell: Journal) -> Iterator[str]:
 
 
 def write_timings(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
-    """Write a run's timings by group into its folder, over those of the same groups of an earlier start.
+    """Write a run's timings by group to its folder, replacing those of the same groups of an earlier start.
 
-    Errors are ignored: a full disk is no reason to stop.
+    Errors are ignored: a full disk must not stop the run here.
     """
     fresh = {group: [round(duration, 6) for duration in list(taken)[-SAMPLES:]] for group, taken in seconds.items()}
     if not any(fresh.values()):
@@ -48,7 +48,7 @@ def write_timings(folder: Path, seconds: Mapping[str, Iterable[float]]) -> None:
 
 
 def mean_seconds(runs: Path) -> dict[str, float]:
-    """Mean seconds of a job by group, over the newest runs that left timings."""
+    """Mean seconds of a job by group, over the newest runs with timings."""
     files = sorted(runs.glob("*/timings.json"), key=lambda path: path.stat().st_mtime, reverse=True)
     taken: dict[str, list[float]] = defaultdict(list)
     for path in files[:RUNS]:
@@ -58,7 +58,7 @@ def mean_seconds(runs: Path) -> dict[str, float]:
 
 
 def _read_timings(path: Path) -> dict[str, list[float]]:
-    """A run's timings by group; none where they cannot be read: then only the expected time is unknown."""
+    """A run's timings by group; empty if they cannot be read, which only makes the expected time unknown."""
     try:
         return dict(run_files.parse_timings(json.loads(regular_text(path))))
     except (OSError, ValueError, RecursionError):
@@ -68,7 +68,7 @@ def _read_timings(path: Path) -> dict[str, list[float]]:
 def jobs_by_kind(
     plan: Plan, missing: Iterable[str], seconds: Mapping[str, float]
 ) -> dict[str, tuple[int, float | None]]:
-    """The missing jobs by group: how many there are, and the expected seconds of one; None if none was ever timed."""
+    """The missing jobs by group: their number, and the expected seconds of one; None if none was ever timed."""
     counts = Counter(plan.groups[key] for key in missing)
     return {group: (count, seconds.get(group)) for group, count in counts.items()}
 
@@ -82,13 +82,13 @@ def mean_seconds_by_task(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def startup_group(address: str | None) -> str:
-    """The group under which the seconds to start and end an executor are stored."""
+    """The group of the timings for starting and ending an executor."""
     return f"around, {address if address in ('none', 'local') else 'local' if address is None else 'cluster'}"
 
 
 @dataclass
 class Other:
-    """An earlier run with a living driver: its keys, and when its log last grew, by this machine's clock."""
+    """An earlier run with a living driver: its keys, and the time of its log's last growth, by this machine's clock."""
 
     holder: Holder
     keys: frozenset[str]
@@ -99,8 +99,8 @@ class Other:
 class ConcurrentRuns:
     """The runs in a folder of runs that living drivers have held since before `since`, without `own` ones.
 
-    Two runs agree on which of them is the earlier one, so that exactly one computes their shared keys. Only the files
-    of living drivers are read, however many runs have ended.
+    Two runs agree on which of them is earlier, so that exactly one computes their shared keys. Only files of living
+    drivers are read, regardless of the number of ended runs.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ConcurrentRuns:
     def find_claims(
         self, planned: Set[str], done: Set[str] = frozenset()
     ) -> Mapping[str, tuple[Holder, set[str], float]]:
-        """Earlier living runs that plan some of our keys: by run the driver, those keys, and its seconds of inactivity.
+        """Earlier living runs that plan some of our keys: by run, its driver, these keys, and its seconds of idleness.
 
         Ours are the `planned` keys that are not `done`, which are looked through only if there is such a run.
 
@@ -145,7 +145,7 @@ class ConcurrentRuns:
         return claims
 
     def _planned_keys(self, run: str) -> frozenset[str]:
-        """The planned keys of a run; empty if its plan cannot be read, so that it stops no other run."""
+        """The planned keys of a run; empty if its plan is unreadable, so that other runs are not blocked."""
         try:
             return frozenset(Journal(self._runs / run).tasks())
         except StoreError:
@@ -159,14 +159,14 @@ class ConcurrentRuns:
 
 
 class CheckpointGc:
-    """Removes checkpoints that no run needs. `own` are the names of this start's runs, `runs` the folder of all runs.
+    """Removes checkpoints that no run needs. `own` are the names of this start's runs, `runs` is the folder of runs.
 
-    A state is needed if the next link of its chain is planned in some run and not stored: that run will continue it.
+    A checkpoint is needed if the next link of its chain is planned in some run and not stored: that run will use it.
     """
 
     def __init__(self, store: Store, runs: Path, own: Collection[str], keep: bool) -> None:
         self._store, self._runs, self._own = store, runs, own
-        self.keep = keep  # whether the last state of each chain stays though no run needs it
+        self.keep = keep  # whether the last checkpoint of each chain is kept even if no run needs it
         self._following: dict[str, dict[str, set[str]]] = {}  # the next links by key, by run; plans do not change
         self._runs_there: set[str] = set()
         self._changed = 0  # modification time of the folder of runs when it was last listed
@@ -177,13 +177,13 @@ class CheckpointGc:
             self._remove(plan, [plan.after[key]], done)
 
     def clear(self, plan: Plan, done: Container[str]) -> None:
-        """Remove the remaining checkpoints of an ended run, except with `keep` the last of each chain."""
+        """Remove the remaining checkpoints of an ended run; with `keep`, retain the last one of each chain."""
         passed = {link for key in plan.after if key in plan.jobs and key in done for link in plan.chain(key)}
         with suppress(StoreError):
             self._remove(plan, sorted(self._store.states() & (passed if self.keep else passed | set(plan.jobs))), done)
 
     def _remove(self, plan: Plan, keys: Iterable[str], done: Container[str]) -> None:
-        """Remove the checkpoints that no run needs. One that cannot be removed stays."""
+        """Remove the checkpoints that no run needs. A checkpoint that cannot be removed stays."""
         for key in keys:
             with suppress(StoreError, OSError):
                 if all(link in done for link in plan.following.get(key, ())) and not self._needed_elsewhere(key):
@@ -194,7 +194,7 @@ class CheckpointGc:
         return any(link not in self._store for run in self._others() for link in self._following[run].get(key, ()))
 
     def _others(self) -> list[str]:
-        """The other runs with a plan. The folder is listed again only when a run was added to it or removed."""
+        """The other runs with a plan. The folder is listed again only if a run was added or removed."""
         changed = self._runs.stat().st_mtime_ns
         if changed != self._changed:
             self._changed = changed

@@ -1,7 +1,7 @@
-"""Progress: counts over the events of a run, and the expected time to its end.
+"""Progress: counts over the events of a run, and the expected remaining time.
 
-The display, `status --watch` and tracking show them. The time follows from what jobs of each kind cost and how many run
-at a time.
+They appear in the display, in `status --watch` and in tracking. The time is computed from the cost of jobs of each kind
+and the number of simultaneous jobs.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import Any
 
 from orchestrator.quantities import approximate_duration
 
-LATEST = 50  # jobs of a kind from which its cost is learnt
-WEIGHT = 5  # jobs on each slot that the number of slots counts for, beside those that have ended
-LITTLE = 1.0  # seconds of prices below which what jobs took says nothing of the other prices
-ENOUGH = 2  # jobs after which what they took counts, and not what earlier runs took: the first one loads libraries
+LATEST = 50  # number of latest jobs of a kind that determine its cost
+WEIGHT = 5  # weight of the number of slots, in jobs per slot, when estimating concurrency
+LITTLE = 1.0  # seconds of prices below which the ratio to measured times is not used
+ENOUGH = 2  # jobs of this run that replace earlier timings; the first one also loads libraries
 Event = Mapping[str, Any]
 
 
 @dataclass
 class Kind:
-    """Jobs that take about as long as one another: how many are to do, and the seconds of one, where that is known."""
+    """Jobs that take about the same time: the number remaining, and the seconds of one if known."""
 
     to_do: int = 0
     expected: float | None = None  # from earlier runs
-    priced: float | None = None  # from what is known of other machines
-    taken: list[float] = field(default_factory=list)  # of the latest ones in this run
+    priced: float | None = None  # from timings on other machines
+    taken: list[float] = field(default_factory=list)  # of the latest jobs in this run
 
     @property
     def cost(self) -> float | None:
-        """Seconds of one job; None while nothing is known of any."""
+        """Seconds of one job; None if unknown."""
         if self.taken and (self.expected is None or len(self.taken) >= ENOUGH):
             return statistics.median(self.taken)
         return self.expected
@@ -43,9 +43,9 @@ class Kind:
 class TimeLeft:
     """Counts jobs down by kind; all times are seconds of one clock.
 
-    `kinds` gives for each kind the jobs to do, and the expected seconds of one, None where no run has timed one. For
-    those `prices` has the seconds by which the plan was priced, if any: they count times what the jobs that have ended
-    took of their own prices.
+    `kinds` gives for each kind the remaining jobs, and the expected seconds of one, None if no run has timed one. For
+    such kinds, `prices` has the seconds of the plan's price, if any, which are scaled by the ratio of measured times to
+    prices of ended jobs.
     """
 
     def __init__(
@@ -54,17 +54,17 @@ class TimeLeft:
         self._kinds = {name: Kind(count, seconds, (prices or {}).get(name)) for name, (count, seconds) in kinds.items()}
         self._taken = self._priced = 0.0  # seconds of the jobs that have ended and had a price, and their prices
         self._slots: int | None = None
-        self._since: float | None = None  # when the executor was ready
-        self._at: float | None = None  # the time of the last news
-        self._spent = 0.0  # seconds of all jobs that have ended
+        self._since: float | None = None  # the time when the executor was ready
+        self._at: float | None = None  # the time of the last event
+        self._spent = 0.0  # seconds of all ended jobs
         self._ended = 0
 
     def ready(self, now: float, slots: int | None) -> None:
-        """The executor is ready for so many jobs at a time; None where that is not known."""
+        """Record that the executor is ready for this number of simultaneous jobs; None if unknown."""
         self._slots, self._since, self._at = slots, now, now
 
     def done(self, kind: str, seconds: float, now: float) -> None:
-        """A job has ended."""
+        """Record the end of a job."""
         entry = self._kinds.setdefault(kind, Kind())
         entry.to_do = max(0, entry.to_do - 1)
         entry.taken = [*entry.taken, seconds][-LATEST:]
@@ -76,23 +76,24 @@ class TimeLeft:
         self._at = now
 
     def drop(self, kind: str, jobs: int = 1) -> None:
-        """So many jobs will not be computed: they have failed, or their results are there."""
+        """Remove jobs that will not be computed, because they have failed or are stored."""
         if kind in self._kinds:
             self._kinds[kind].to_do = max(0, self._kinds[kind].to_do - jobs)
 
     def again(self, kind: str) -> None:
-        """A result was lost, and is to be computed again."""
+        """Add a job whose result was lost and has to be computed again."""
         self._kinds.setdefault(kind, Kind()).to_do += 1
 
     @property
     def whole(self) -> bool:
-        """Whether the cost of every kind that is to do is known; otherwise `seconds` is the least that it takes."""
+        """Whether the cost of every remaining kind is known; otherwise `seconds` is a lower bound."""
         return all(self._cost(kind) is not None for kind in self._kinds.values() if kind.to_do)
 
     def seconds(self, now: float) -> float | None:
-        """Expected seconds to the end; None while the cost of nothing that is to do is known.
+        """Expected remaining seconds; None if no cost of a remaining job is known.
 
-        The work that is left by the number of jobs at a time. Between two ends of jobs it runs down with the clock.
+        The remaining work divided by the number of simultaneous jobs. Between two ends of jobs it decreases with the
+        clock.
         """
         costs = [(kind.to_do, self._cost(kind)) for kind in self._kinds.values() if kind.to_do]
         known = [count * cost for count, cost in costs if cost is not None]
@@ -102,15 +103,15 @@ class TimeLeft:
         return max(0.0, sum(known) / self._concurrency(now) - passed)
 
     def _cost(self, kind: Kind) -> float | None:
-        """Seconds of one job: as jobs of its kind took, here or in this run; else its price, scaled; else None."""
+        """Seconds of one job: measured in this or earlier runs, else its scaled price, else None."""
         if kind.cost is not None or kind.priced is None:
             return kind.cost
         return kind.priced * (self._taken / self._priced if self._priced > LITTLE else 1.0)
 
     def _concurrency(self, now: float) -> float:
-        """Jobs at a time: seconds of work per second that has passed.
+        """The number of simultaneous jobs: seconds of work per elapsed second.
 
-        In the beginning jobs run that are not counted yet; so WEIGHT jobs on each slot are added to those that ended.
+        At the beginning, running jobs are not counted yet, so WEIGHT jobs on each slot are added to the ended ones.
         """
         if self._since is None or not self._ended:
             return float(self._slots or 1)
@@ -124,13 +125,13 @@ class TimeLeft:
 class RunProgress:
     """Counts over one start of a run, by the times of its events; `clock` gives seconds since 1970.
 
-    `step` names what is done besides the jobs, and `ready` says when jobs begin.
+    `step` names the present activity other than jobs; the event `ready` marks the beginning of jobs.
     """
 
     clock: Callable[[], float] = time.time
     planned: int = 0
     stored: int = 0  # results stored before the start
-    reused: set[str] = field(default_factory=set)  # those of them that the log has named so far, by key
+    reused: set[str] = field(default_factory=set)  # the keys of these results that the log has named so far
     done: int = 0
     failed: int = 0
     gone: set[str] = field(default_factory=set)  # found absent or damaged, and not computed again yet
@@ -139,13 +140,13 @@ class RunProgress:
     tasks: Counter[str] = field(default_factory=Counter)  # planned
     models: int = 0  # networks trained by the jobs that are done
     trainings: int = 0  # networks that the plan trains
-    trained: int = 0  # of these, those whose results were stored before the start
+    trained: int = 0  # of these, the number whose results were stored before the start
     since: float = 0.0
     end: float | None = None
-    step: str = ""  # what is done before, between and after the jobs; empty while jobs run
+    step: str = ""  # the activity before, between and after jobs; empty while jobs run
     step_since: float = 0.0
-    slots: int | None = None  # jobs that can run at a time, or calls of several; None until the executor is ready
-    told_running: int | None = None  # jobs that were running when that last changed
+    slots: int | None = None  # simultaneous jobs, or calls of several jobs; None until the executor is ready
+    told_running: int | None = None  # the last reported number of running jobs
     _left: TimeLeft = field(default_factory=lambda: TimeLeft({}))
 
     def take(self, event: Event) -> None:
@@ -171,7 +172,7 @@ class RunProgress:
                 self._left.ready(self._time(event), event["slots"])
             case "running":
                 self.told_running = event["count"]
-            case "stored":  # in a sweep, `started` of the first cell counts that cell alone
+            case "stored":  # in a sweep, `started` of the first cell counts only this cell
                 for task, keys in stored_results(event).items():
                     self._left.drop(task, len(set(keys) - self.reused))
                     self.reused.update(keys)
@@ -211,12 +212,12 @@ class RunProgress:
 
     @property
     def there(self) -> int:
-        """The number of results that are stored now."""
+        """The number of results stored now."""
         return self.stored + self.done - self.found_gone
 
     @property
     def running(self) -> int:
-        """The number of jobs that are running now: as the driver told, who is busy itself where it computes them."""
+        """The number of running jobs, as reported by the driver, or estimated from the slots without a report."""
         if self.over or self.step:
             return 0
         most = self.slots or 0 if self.told_running is None else self.told_running
@@ -224,7 +225,7 @@ class RunProgress:
 
     @property
     def waiting(self) -> int:
-        """The number of jobs that are neither there nor running, and have not failed."""
+        """The number of jobs that are not stored, running or failed."""
         return max(0, self.planned - self.there - self.failed - self.running)
 
     @property
@@ -234,26 +235,26 @@ class RunProgress:
 
     @property
     def left(self) -> float | None:
-        """Expected seconds to the end, from what jobs of each kind took; None while that is not known."""
+        """Expected remaining seconds, from the times of jobs of each kind; None if unknown."""
         return self._left.seconds(self.clock())
 
     @property
     def left_in_words(self) -> str:
-        """`about 18 min`; `at least` where nothing is known of some jobs; empty without an estimate, and at the end."""
+        """`about 18 min`; `at least` if the time of some jobs is unknown; empty without an estimate, and at the end."""
         if self.over or not (left := self.left):
             return ""
         return f"{'about' if self._left.whole else 'at least'} {approximate_duration(left)}"
 
     @property
     def phase(self) -> str:
-        """What the run is doing: `reading data`, `training 3/24`, `measures`; empty where that is not known."""
+        """The present activity: `reading data`, `training 3/24`, `measures`; empty if unknown."""
         if self.step or self.over or not self.trainings:
             return self.step
         at = self.trained + self.models
         return f"training {at}/{self.trainings}" if at < self.trainings else "measures"
 
     def _lose(self, keys: Iterable[str]) -> None:
-        """Count lost results; one that several readers report before it is computed again counts once."""
+        """Count lost results; a result reported by several readers before it is computed again counts once."""
         lost = set(keys) - self.gone
         self.gone |= lost
         self.found_gone += len(lost)
@@ -263,7 +264,7 @@ class RunProgress:
 
 
 def stored_results(event: Event) -> Mapping[str, Sequence[str]]:
-    """The keys that a `stored` event tells of, by task: all that a start found; in older logs one for each event."""
+    """The keys of a `stored` event by task: all that a start found, or a single one in older logs."""
     results: Mapping[str, Sequence[str]] = event.get("results") or {event.get("task", ""): [event["key"]]}
     return results
 

@@ -1,9 +1,9 @@
-"""A run's plan as its folder records it, where nothing has changed that the plan follows from.
+"""A run's plan as recorded in its folder, valid while the inputs of planning are unchanged.
 
-Planning 100,000 jobs takes 3 s, and a run that has finished needs of its plan only the keys. So each time that a run is
-planned, its folder keeps a digest of all that the plan follows from: its config, the source of every module that was
-loaded and belongs to no installed package, and the installed packages with their versions. As long as it is the same,
-the recorded keys are those that would be planned; the jobs themselves are planned only once one of them is asked for.
+Planning 100,000 jobs takes 3 s, and a finished run needs only the keys of its plan. Therefore, whenever a run is
+planned, its folder stores a digest of the inputs of planning: the config, the source of every loaded module that
+belongs to no installed package, and the installed packages with their versions. While the digest is unchanged, planning
+would give the recorded keys; the jobs themselves are planned only when one of them is needed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from orchestrator.store.regular_file import regular_bytes
 from tasks.contract.job import Job
 
 FILE = "derivation.json"
-INSTALLED = ("site-packages", "dist-packages")  # folders of packages, which the names of their own folders tell
+INSTALLED = ("site-packages", "dist-packages")  # names of the folders of installed packages
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
-LOADED = time.time()  # a module whose file is newer may be another one than this process has planned with
+LOADED = time.time()  # a module whose file is newer may differ from the one that this process has loaded
 V = TypeVar("V")
 
 
 class Deferred(Mapping[str, V]):
-    """A mapping whose keys are known, and whose values are made all at once when the first one is asked for."""
+    """A mapping with known keys, whose values are all created at the first access."""
 
     def __init__(self, keys: Mapping[str, Any], make: Callable[[], Mapping[str, V]]) -> None:
         self._keys = keys
@@ -63,7 +63,7 @@ class Deferred(Mapping[str, V]):
 
 @dataclass(frozen=True)
 class RecordedPlan(Plan):
-    """A plan whose jobs are planned when they are first asked for."""
+    """A plan whose jobs are planned at their first access."""
 
     recorded_tasks: Mapping[str, str] = field(default_factory=dict)
     recorded_trains: Mapping[str, int] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class RecordedPlan(Plan):
 
 
 def open_plan(journal: Journal) -> Plan:
-    """The plan of a run from its folder. Raises EngramError if today's code plans something else."""
+    """The plan of a run from its folder. Raises EngramError if the present code plans other jobs."""
     derivation = _read(journal)
     if derivation is None or derivation["digest"] != _digest(journal, derivation["modules"]):
         plan = reopen_run(journal)[1]
@@ -98,7 +98,7 @@ def open_plan(journal: Journal) -> Plan:
 
 
 def record(journal: Journal, plan: Plan) -> None:
-    """Keep in a run's folder what its plan, made by this process, follows from. It only saves time, so errors pass."""
+    """Store in a run's folder the digest of its plan's inputs. It only saves time, so errors are ignored."""
     with suppress(OSError, EngramError, ValueError, ImportError):
         modules = sorted(name for name, module in [*sys.modules.items()] if name != "__main__" and _is_own(module))
         if any(_source(name).stat().st_mtime >= LOADED for name in modules):
@@ -109,14 +109,14 @@ def record(journal: Journal, plan: Plan) -> None:
 
 
 def _read(journal: Journal) -> Any:
-    """What a run's folder keeps of its plan's derivation; None where it keeps nothing, or it is damaged."""
+    """The record of a plan's derivation in a run's folder; None if it is missing or damaged."""
     with suppress(OSError, ValueError, RecursionError):
         return run_files.unseal(regular_bytes(journal.folder / FILE), sealed=True)
     return None
 
 
 def _digest(journal: Journal, modules: Iterable[str]) -> str | None:
-    """The digest of all that a run's plan follows from, and of the plan; None where a module is not found."""
+    """The digest of a plan and of its inputs; None if a module is not found."""
     about = journal.about()
     digest = hashlib.sha256()
     with suppress(OSError, ValueError, ImportError):
@@ -130,7 +130,7 @@ def _digest(journal: Journal, modules: Iterable[str]) -> str | None:
 
 
 def _installed(folder: Path) -> Iterator[str]:
-    """The packages that are installed in a folder, with their versions, as the names of their metadata say."""
+    """The packages installed in a folder, with their versions, from the names of their metadata."""
     if folder.name in INSTALLED and folder.is_dir():
         yield from (path.name for path in folder.iterdir() if path.suffix in (".dist-info", ".egg-info"))
 
@@ -141,13 +141,13 @@ def _is_own(module: Any) -> bool:
     return spec is not None and spec.has_location and bool(spec.origin) and _is_own_file(spec.origin)
 
 
-@cache  # thousands of modules are asked about each time that a run is planned
+@cache  # called for thousands of modules whenever a run is planned
 def _is_own_file(path: str) -> bool:
     return not (path.startswith(STANDARD_LIBRARY) or set(INSTALLED) & set(Path(path).parts))
 
 
 def _source(name: str) -> Path:
-    """The file of a module. ImportError, or ValueError, if it is not found."""
+    """The file of a module. Raises ImportError or ValueError if it is not found."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         raise ImportError(name)

@@ -1,4 +1,4 @@
-"""The JSON files in a run's folder: sealed by a digest of their own bytes, and checked once when they are read.
+"""The JSON files in a run's folder: sealed by a digest of their own bytes, and checked when they are read.
 
 A file of an older version, without a digest, may be damaged and still be valid JSON.
 """
@@ -32,7 +32,7 @@ def seal(value: Mapping[str, Any], indent: int | None = None) -> bytes:
 
 
 def unseal(data: bytes, sealed: bool = False) -> Any:
-    """The sealed object. Raises ValueError, with the reason, for bytes that are not as they were written.
+    """The sealed object. Raises ValueError, with the reason, for damaged bytes.
 
     JSON without a digest is returned unchecked, unless it must be `sealed`.
     """
@@ -41,13 +41,13 @@ def unseal(data: bytes, sealed: bool = False) -> Any:
         return value
     match = SEAL.search(data, max(0, len(data) - LENGTH))
     if match is None or hashlib.sha256(memoryview(data)[: match.start()]).hexdigest().encode() != match[1]:
-        raise ValueError("it is damaged: its digest is not that of its content")
+        raise ValueError("it is damaged: its digest does not match its content")
     del value[NAME]
     return value
 
 
 def _parse(data: bytes) -> Any:
-    """JSON, without Python's search for cycles, which goes through the lists of a long plan while they are made."""
+    """Parse JSON with Python's garbage collection off, which would scan the lists of a long plan repeatedly."""
     searches = gc.isenabled()
     gc.disable()
     try:
@@ -61,7 +61,7 @@ def check_about(value: Any) -> None:
     """Raise ValueError unless this is the content of a `run.json`, of a run or of a sweep."""
     _check_fields(value, "run.json", {"audit": _text}, ABOUT)
     if "cells" in value and len(value.get("settings", value["cells"])) != len(value["cells"]):
-        raise ValueError("it has not as many settings as cells")
+        raise ValueError("its numbers of settings and cells differ")
 
 
 def check_plan(value: Any) -> None:
@@ -80,7 +80,7 @@ def is_event(value: Any) -> bool:
 
 
 def parse_timings(value: Any) -> dict[str, list[float]]:
-    """Seconds by group from a `timings.json`; invalid parts are left out."""
+    """Seconds by group from a `timings.json`, without invalid parts."""
     if not isinstance(value, dict):
         return {}
     return {group: list(filter(_seconds, taken)) for group, taken in value.items() if isinstance(taken, list)}
@@ -88,12 +88,12 @@ def parse_timings(value: Any) -> dict[str, list[float]]:
 
 def _check_fields(value: Any, name: str, needed: Mapping[str, Check], optional: Mapping[str, Check]) -> None:
     if not isinstance(value, dict):
-        raise ValueError(f"it holds a {type(value).__name__}, which is no {name}")
+        raise ValueError(f"it contains a {type(value).__name__}, not the content of a {name}")
     for field, held in {**needed, **optional}.items():
         if field in value and not held(value[field]):
-            raise ValueError(f"what it says of {field!r} has another form than a {name} has")
+            raise ValueError(f"{field!r} has a wrong form for a {name}")
         if field in needed and field not in value:
-            raise ValueError(f"it says nothing of {field!r}, as every {name} does")
+            raise ValueError(f"{field!r} is missing, which every {name} has")
 
 
 def _text(value: Any) -> bool:
@@ -128,7 +128,7 @@ def _mapping_of(held: Check) -> Check:
 
 
 def _jobs(value: Any) -> bool:
-    # By whole passes, since there may be a million.
+    # In passes over the whole list, for speed: there may be a million jobs.
     if not isinstance(value, list) or set(map(type, value)) - {list}:
         return False
     return not set(map(len, value)) - {2} and not set(map(type, chain.from_iterable(value))) - {str}
@@ -144,12 +144,12 @@ def _settings(value: Any) -> bool:
 
 
 def _left_out(value: Any) -> bool:
-    """Whether these are cells that were left out, each with its line."""
+    """Whether these are skipped cells, each with its line."""
     return isinstance(value, list) and all(_mapping(cell) and _text(cell.get("line")) for cell in value)
 
 
 def _asked(value: Any) -> bool:
-    """Whether this is a specification: a preset, fields that were set and fields that were swept with their values."""
+    """Whether this is a specification: a preset, fields that were set, and fields that were swept."""
     if not isinstance(value, dict) or not _maybe(_text)(value.get("preset")):
         return False
     sweep = value.get("sweep", {})
@@ -161,7 +161,7 @@ def _asked(value: Any) -> bool:
 
 
 def _code(value: Any) -> bool:
-    """Whether this is code of the user's by name, with its digest and those of its files."""
+    """Whether this is the user's code by name, with its digest and those of its files."""
     return isinstance(value, dict) and all(
         _mapping(code) and _text(code.get("digest")) and _mapping_of(_text)(code.get("files"))
         for code in value.values()
@@ -169,7 +169,7 @@ def _code(value: Any) -> bool:
 
 
 def _accepted(value: Any) -> bool:
-    """Whether these are changes of code that were accepted."""
+    """Whether these are accepted changes of code."""
     names = ("code", "run", "keys", "before", "now", "time")
     return isinstance(value, list) and all(
         _mapping(entry) and all(_text(entry.get(name)) for name in names) and _texts(entry.get("files"))
@@ -215,7 +215,7 @@ ANY: Mapping[str, Check] = {
     "prices": _mapping_of(_seconds),
     "search": _text,
     "pages": _mapping_of(_text),
-    "results": _mapping_of(_texts),  # of `stored`, which named one key in earlier versions
+    "results": _mapping_of(_texts),  # of `stored`; earlier versions have a single key
     "jobs": _mapping_of(_count),
 }
 EVENTS: Mapping[str, Mapping[str, Check]] = {

@@ -1,6 +1,6 @@
 """A run's tables: the results behind each root, concatenated, and as Parquet parts for other readers.
 
-The parts have the columns of `orchestrator.run_folder.tables` beside those of the results.
+The parts have additional columns, which this module adds to those of the results.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from orchestrator.store.atomic_write import file_lock
 from orchestrator.store.durability import is_stamping
 from orchestrator.store.regular_file import regular_bytes
 
-# In a part's metadata: the keys of its results, and their run, which those of earlier versions do not tell.
-# A part is sealed by a digest of its bytes, as a result is: readers of Parquet notice no flipped bit of its values.
+# In a part's metadata: the keys of its results, and their run (missing in earlier versions). A part is sealed by a
+# digest of its bytes, as a result is, because readers of Parquet do not notice a flipped bit in its values.
 KEYS, RUN, DIGEST = b"engram.keys", b"engram.run", b"engram.digest"
 MAGIC = b"PAR1"
-PART = 64  # results in a part at most
+PART = 64  # maximum number of results in a part
 LOCK = ".lock"  # ignored by readers of the folder
-STALE = 3600.0  # seconds after which no process can still be writing a part
+STALE = 3600.0  # seconds after which an unfinished part is abandoned
 RUN_COLUMN = "run"
-SETTING = "setting"  # a summary's column: JSON of what was varied
+SETTING = "setting"  # a summary's column: JSON of the varied fields
 
 
 def read(store: Store, keys: Iterable[str]) -> pa.Table | None:
-    """The rows of these results, concatenated, without those not stored yet; None if none is stored."""
+    """The rows of these results that are stored, concatenated; None if no result is stored."""
     parts = []
     for _, table in read_each(store, keys):
         if isinstance(table, Absent):
@@ -46,10 +46,10 @@ def read(store: Store, keys: Iterable[str]) -> pa.Table | None:
 
 
 class Publisher:
-    """Keeps a folder of Parquet parts for one table: each result behind the root is in exactly one of them.
+    """Maintains a folder of Parquet parts for one table: each result behind the root is in exactly one part.
 
-    This holds even if another driver of the same run writes there, such as the one from which the run was taken over:
-    parts are written and removed under a lock, after reading which parts exist.
+    This is true even if another driver of the same run writes there, such as the one from which the run was taken over:
+    parts are written and removed under a lock, after listing the existing parts.
     """
 
     def __init__(self, folder: Path, run: str, store: Store, keys: Sequence[str]) -> None:
@@ -58,11 +58,11 @@ class Publisher:
         self.store = store
         self.keys = keys
         self.published: set[str] = set()
-        self.read: set[str] = set()  # results that this publisher has read whole, and whose digest was right
+        self.read: set[str] = set()  # results that this publisher has read completely and verified
         self._parts: dict[str, frozenset[str]] | None = None  # keys of each part, by name; None before the first read
 
     def publish(self, stored: Container[str], look: bool = False) -> None:
-        """Write parts for the table's results that are stored and in no part yet.
+        """Write parts for the table's stored results that are in no part yet.
 
         Existing parts are read if there are results to write, at the first call, or if `look`. Raises Unwritable, or
         the error of reading a result once all others are published.
@@ -81,19 +81,19 @@ class Publisher:
                 raise problem
 
     def stamps(self) -> dict[str, str]:
-        """The stamp of each part that is there, "" where it has none yet; nothing where no file's stamp is certain."""
+        """The stamp of each existing part, "" if it has none yet; empty if the file system's stamps are unreliable."""
         paths = sorted(self.folder.glob("*.parquet")) if is_stamping(self.folder) else []
         return {path.name: stamp for path, stamp in zip(paths, files.stamps(map(str, paths)), strict=True)}
 
     def verified_stamps(self, before: Mapping[str, str]) -> dict[str, str]:
-        """The stamp of each sound part, "" of any other; those whose stamp is the same as before are not read."""
+        """The stamp of each intact part, "" for others; parts with unchanged stamps are not read."""
         stamps = self.stamps()
         changed = {name for name, stamp in stamps.items() if stamp != before.get(name)}
         sound = {name for name in changed if self._part_keys(self.folder / name)}
         return {name: "" if name in changed - sound else stamp for name, stamp in stamps.items()}
 
     def _look(self) -> None:
-        """Read which results the parts hold; remove parts that are damaged, stale or duplicates."""
+        """List the results in the parts; remove parts that are damaged, stale or duplicates."""
         atomic_write.sweep(self.folder, STALE)
         known = self._parts or {}
         there = {part.name: known.get(part.name) or self._part_keys(part) for part in self.folder.glob("*.parquet")}
@@ -108,7 +108,7 @@ class Publisher:
                 (self.folder / name).unlink(missing_ok=True)
 
     def _write(self, keys: list[str]) -> StoreError | OSError | None:
-        """Write the readable ones of these results as a part; return the first error of the others, if any."""
+        """Write the readable results as a part; return the first error of the others, if any."""
         readable: dict[str, pa.Table] = {}
         problem: StoreError | OSError | None = None
         for key, table in read_each(self.store, keys):
@@ -137,7 +137,7 @@ class Publisher:
     def _part_keys(self, part: Path) -> frozenset[str]:
         """The keys of the results in a part; empty if it is damaged, or was not written for this run.
 
-        Parts of earlier versions have no digest; of these only the footer is read.
+        Parts of earlier versions have no digest; only their footer is checked.
         """
         try:
             data = pa.py_buffer(regular_bytes(part))
@@ -159,10 +159,10 @@ def _parquet() -> Any:
 
 
 def flatten_table(table: pa.Table, run: str) -> pa.Table:
-    """The table with a first column `run` and, after a column `setting`, one `setting.NAME` for each of its names.
+    """Add a first column `run` and, after a column `setting`, a column `setting.NAME` for each of its names.
 
-    Lists in a setting become text. A table that has a column `run` of its own gets the run as `cell.run`. One without
-    columns stays as it is.
+    Lists in a setting become text. If the table already has a column `run`, the new one is `cell.run`. A table without
+    columns is returned unchanged.
     """
     if not table.num_columns:
         return table
@@ -171,7 +171,7 @@ def flatten_table(table: pa.Table, run: str) -> pa.Table:
 
 
 def flatten_settings(table: pa.Table) -> pa.Table:
-    """The table with a column `setting.NAME` for each name in its `setting`; null where a row has none."""
+    """Add a column `setting.NAME` for each name in the column `setting`; null for rows without this name."""
     if SETTING not in table.schema.names:
         return table
     settings = [rounding.parse_setting(value) or {} for value in table[SETTING].to_pylist()]
@@ -185,7 +185,7 @@ def flatten_settings(table: pa.Table) -> pa.Table:
 
 
 def uniform(values: Sequence[Any]) -> list[Any]:
-    """The values of one column: integers beside floats as floats, any other mixture, and mappings, as text."""
+    """The values of one column: a mixture of integers and floats as floats, other mixtures and mappings as text."""
     kinds = {type(value) for value in values if value is not None}
     if kinds == {int, float}:
         return [None if value is None else float(value) for value in values]
@@ -197,7 +197,7 @@ def uniform(values: Sequence[Any]) -> list[Any]:
 def column(values: Sequence[bool | int | float | str | None]) -> pa.Array:
     """The values as an array of one type (`uniform`).
 
-    Made of its buffers, since pyarrow's own conversion from Python's values loads pandas, which takes half a second.
+    Built from buffers, because pyarrow's own conversion of Python values loads pandas, which takes half a second.
     """
     alike = uniform(values)
     kind = next((type(value) for value in alike if value is not None), str)

@@ -1,1 +1,1 @@
-"""A run from its start to its end: driving its plan, logging it, and drawing its pages."""
+"""Runs from start to end: driving the plan, logging, and drawing pages."""

@@ -1,4 +1,4 @@
-"""Drives the pairs of runs that end once they are decided, in rounds of as many pairs as calls run at a time."""
+"""Drives the pairs of runs that stop once they are decided, in rounds of one pair per simultaneous call."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from orchestrator.spec.options import Execution
 from orchestrator.spec.resolve import Cell
 from orchestrator.store import Store
 
-AGAIN = 3  # rounds that may add nothing, because results are damaged as soon as they are written
+AGAIN = 3  # maximum number of rounds without a new result, for example if a disk damages every result
 
 
 def check_execution(parts: list[SessionRun], execution: Execution) -> None:
-    """SpecError where the pairs before the deciding one could be incomplete."""
+    """Raise SpecError if the pairs before the deciding one may be incomplete."""
     if execution.tolerate and any(part.rounds is not None for part in parts):
         raise SpecError(
-            f"tolerate is {execution.tolerate}; it must be 0 where a run ends once it is decided, since no pair counts "
-            "before those that come first"
+            f"tolerate is {execution.tolerate}; it must be 0 for a run that stops once it is decided, since a pair "
+            "counts only after all earlier ones"
         )
 
 
 def with_more_pairs(journal: Journal, most: int) -> Cell:
-    """The cell of a run that ends once it is decided, with so many pairs at most."""
+    """The cell of a run that stops once it is decided, with this maximum number of pairs."""
     about = journal.about()
     if "cells" in about:
-        raise SpecError(f"--most is given, and {journal.run} has several runs; name the one that is to go on")
+        raise SpecError(f"--most is given, but {journal.run} has several runs; name the run to continue")
     return extend(reopen_cell(journal), about.get("asked", {}), most)
 
 
 def drive_rounds(driver: Driver, session: Session) -> bool:
-    """Run pairs until each run is decided or has all that are planned; whether that is so.
+    """Run pairs until each run is decided or has all planned pairs; return whether this was reached.
 
-    The plan of a decided run shrinks to that of the pairs that decided it.
+    The plan of a decided run shrinks to the pairs that decided it.
     """
     waiting = [part for part in session.parts if part.rounds is not None]
     there, fruitless = -1, 0
@@ -55,7 +55,7 @@ def drive_rounds(driver: Driver, session: Session) -> bool:
         if driver.stopped or driver.progress.failed:
             return False
         if fruitless == AGAIN:
-            driver.progress.paused = "results are damaged again and again after they were written; check the disk"
+            driver.progress.paused = "results are repeatedly damaged after being written; check the disk"
             return False
         width = driver.slots()
         plans = [part.rounds.next(len(found[part.journal.run]), width) for part in waiting if part.rounds]
@@ -64,20 +64,20 @@ def drive_rounds(driver: Driver, session: Session) -> bool:
 
 
 def _leading_tables(rounds: Rounds, store: Store) -> list[pa.Table]:
-    """The tables of the first pairs, up to the first that is not there."""
+    """The tables of the first pairs, up to the first missing one."""
 
     def read() -> Iterator[pa.Table]:
         for key in rounds.pairs:
             try:
                 yield store.read(key)
-            except (Absent, Damaged):  # a damaged one is set aside, and so computed again
+            except (Absent, Damaged):  # a damaged one has been set aside, so it is computed again
                 return
 
     return list(read())
 
 
 def _is_over(session: Session, part: SessionRun, tables: list[pa.Table]) -> bool:
-    """Whether a run is decided, whose plan then shrinks, or has all pairs."""
+    """Whether a run is decided or has all pairs. The plan of a decided run shrinks."""
     assert part.rounds is not None
     decided = part.rounds.decided(tables)
     if decided is not None and decided < len(part.rounds.pairs):
@@ -86,6 +86,6 @@ def _is_over(session: Session, part: SessionRun, tables: list[pa.Table]) -> bool
 
 
 def _forget_unneeded_failures(driver: Driver, session: Session) -> None:
-    """Forget jobs of later pairs that failed: nobody needs them any more."""
+    """Forget failed jobs of later pairs, which are no longer needed."""
     for key in driver.progress.failed.keys() - session.plan.jobs.keys():
         del driver.progress.failed[key]

@@ -16,8 +16,8 @@ from orchestrator.store.holder import Holder
 def check_undriven(cells: Sequence[Cell], store: Store) -> None:
     """Raise Held if one of the cells is a run of the store with a living driver.
 
-    The cells are planned only if some run of this audit has a driver. The check passes if the data are not on this
-    machine, since the run's name follows from them; the second driver is then refused by the lease.
+    The cells are planned only if some run of this audit has a driver. Without the data on this machine, the run's name
+    is unknown and the check passes; the lease then refuses the second driver.
     """
     runs = store.folder("runs")
     driven: dict[str, Holder] = {}
@@ -33,4 +33,4 @@ def check_undriven(cells: Sequence[Cell], store: Store) -> None:
         names = [run_id(cell.audit, list(plan_of(cell).jobs), cell.config) for cell in here]
     for name in names:
         if name in driven:
-            raise Held(f"{name} has a driver already: {driven[name].name}; engram status {name} --watch follows it")
+            raise Held(f"{name} already has a driver: {driven[name].name}; engram status {name} --watch follows it")

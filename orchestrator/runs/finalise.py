@@ -1,6 +1,7 @@
 """The steps after a run: drawing its pages, delivering it to MLflow, and copying its folder for other machines.
 
-None of them changes how the run ended. A step that fails is reported in a line, and done by the next start.
+These steps do not change the outcome of the run. A step that fails is reported in a line and repeated by the next
+start.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from orchestrator.store import Store, list_once
 from orchestrator.tracking.delivery import Delivery, addresses
 from orchestrator.tracking.tracking_store import Untracked, target
 
-HURRY = 5.0  # seconds that tracking may still take when an interrupted run is to end
+HURRY = 5.0  # seconds for tracking at the end of an interrupted run
 
 
 def delivery(session: Session, sweep: str | None, execution: Execution) -> Delivery | None:
-    """The delivery of these runs to their tracking store; None, with an event that says why, if not tracked."""
+    """The delivery of these runs to their tracking store; None, with an event that gives the reason, if not tracked."""
     runs = [part.journal.run for part in session.parts]
     return delivery_of(
         session.store, runs, sweep, execution, lambda line: session.tell({"event": "told", "line": line})
@@ -36,9 +37,9 @@ def delivery(session: Session, sweep: str | None, execution: Execution) -> Deliv
 def delivery_of(
     store: Store, runs: Sequence[str], sweep: str | None, execution: Execution, say: Callable[[str], object]
 ) -> Delivery | None:
-    """The delivery of runs of these names, and of the sweep or search they make up; None if not tracked.
+    """The delivery of runs of these names, and of their sweep or search; None if not tracked.
 
-    `say` is told why, unless tracking is off.
+    `say` receives the reason, unless tracking is off.
     """
     try:
         where = target(store, execution.mlflow, execution.experiment)
@@ -59,8 +60,8 @@ def finish_run(report: Report, session: Session, execution: Execution, delivery:
 
 
 def _deliver(report: Report, session: Session, delivery: Delivery, stop: Stop) -> Report:
-    """The report with the addresses of the tracked runs. Reports what could not be delivered."""
-    session.step("bringing MLflow up to date")
+    """The report with the addresses of the tracked runs. Undelivered parts are reported as lines."""
+    session.step("updating MLflow")
     asked = stop.reason
     late = time.monotonic() + HURRY if report.state == "interrupted" else math.inf
     for line in delivery.finish(lambda: stop.reason != asked or time.monotonic() > late):
@@ -71,17 +72,17 @@ def _deliver(report: Report, session: Session, delivery: Delivery, stop: Stop) -
 
 
 def _share_folders(session: Session) -> None:
-    """Copy the runs' folders to the store for other machines; the results are there already."""
+    """Copy the runs' folders to the store for other machines; the results are already there."""
     try:
         session.share(last=True)
     except StoreError as error:
-        session.tell({"event": "told", "line": f"what is noted of the run stays on this machine for now: {error}"})
+        session.tell({"event": "told", "line": f"the run's folder was not copied to the store yet: {error}"})
 
 
 def _draw_pages(report: Report, session: Session, execution: Execution) -> Report:
     """The report with the pages of the run, or of the sweep and its cells, redrawn if anything changed.
 
-    An error that keeps a page from being drawn is reported. It does not change how the run ended, but the exit code.
+    If a page cannot be drawn, the error is reported. It changes the exit code but not the outcome of the run.
     """
     drawn: dict[str, Path] = {}
     undrawn = ""

@@ -1,4 +1,4 @@
-"""Drives runs under their leases to their end: one run, or the cells of a sweep."""
+"""Drives runs under their leases to completion: one run, or the cells of a sweep."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from orchestrator.spec.resolve import pinned_data
 from orchestrator.store import Store, lease
 from orchestrator.store.holder import Holder, takeover_message
 
-MENDED = 3  # times that results found damaged at the end are computed again before the run pauses
+MENDED = 3  # times that results damaged at the end are computed again before the run pauses
 
 
 def drive_held(
@@ -53,7 +53,7 @@ def drive_held(
 
 
 class HeldRuns:
-    """Runs whose leases this process holds, with what drives them to their end.
+    """Runs whose leases this process holds, and the objects that drive them.
 
     Leases, claims, driver and delivery are released when `resources` closes. Raises Held if another living driver has
     one of the runs.
@@ -78,7 +78,7 @@ class HeldRuns:
         self._clock = clock
         self._runs = store.folder("runs")
         self._names = sorted(part.journal.run for part in parts)
-        # A caller's clock is used for everything; with the system's, heartbeats go by the file system's clock.
+        # A caller's clock is used for everything; with the system's clock, heartbeats use the file system's clock.
         now = None if clock is SYSTEM else clock.now
         folders = [self._runs / name for name in self._names]
         self._leases = resources.enter_context(lease.acquire(folders, now, tell=self.say))
@@ -87,7 +87,7 @@ class HeldRuns:
         self.stop = Stop()
         name = self._sweep or self._names[0]
         self.session = Session(name, parts, store, observe, held=lambda: self._find_takeover() is None, search=search)
-        self._planned = self.session.plan  # all of it; the plan of the session may shrink
+        self._planned = self.session.plan  # the whole plan; that of the session may shrink
         self._cancellation = Cancellation(store, name, clock.monotonic)
         self._neighbours = ConcurrentRuns(self._runs, self._names, self._leases.since, now, clock.monotonic)
         self._seconds = other_runs.mean_seconds(self._runs)
@@ -105,7 +105,7 @@ class HeldRuns:
             self._observe({"event": "told", "line": line})
 
     def report_settled(self) -> Report:
-        """The report of runs that finished earlier; pages and deliveries that are missing are completed."""
+        """The report of runs that finished earlier, after completing missing pages and deliveries."""
         stored = set(self.session.stored)
         self._states.clear(self._planned, stored)
         report = session_report(self._driver, self.session, self._sweep, stored, sound=stored)
@@ -113,7 +113,7 @@ class HeldRuns:
         return finalise.finish_run(report, self.session, self._execution, self._delivery, self.stop)
 
     def drive(self) -> Report:
-        """Drive the runs to their end, or until there is a reason to stop; return their report."""
+        """Drive the runs to completion, or until there is a reason to stop; return their report."""
         self._begin()
         sound = self._compute_and_publish()
         self._check_still_held()
@@ -131,13 +131,13 @@ class HeldRuns:
         return report
 
     def _begin(self) -> None:
-        """Log the start, and begin the delivery if there is something to compute."""
+        """Log the start, and begin the delivery if any job has to be computed."""
         self.session.begin(self._seconds)
         if self._delivery is not None and self.session.plan.missing(self.session.stored):
             self._delivery.begin()
 
     def _compute_and_publish(self) -> set[str] | None:
-        """Compute the missing results and publish the tables; return the keys that verify, None if unknown."""
+        """Compute the missing results and publish the tables; return the verified keys, None if unknown."""
         sound: set[str] | None = None
         try:
             sound = self._drive_to_end()
@@ -145,15 +145,15 @@ class HeldRuns:
             self._check_still_held()
             self.session.publish(True, sound)
             self._record_looks(sound)
-        except StoreError as error:  # the store cannot be read for now
+        except StoreError as error:  # the store cannot be read at present
             self._driver.progress.paused = self._driver.progress.paused or str(error)
             self._driver.close()
         return sound
 
     def _drive_to_end(self) -> set[str] | None:
-        """Drive until every planned result that is needed is stored and verified, or there is a reason to stop.
+        """Drive until every needed result is stored and verified, or there is a reason to stop.
 
-        Returns the keys whose results verify; None if the driver stopped before they were verified.
+        Returns the keys of verified results; None if the driver stopped before the verification.
         """
         driver, session = self._driver, self.session
         progress = driver.progress
@@ -165,7 +165,7 @@ class HeldRuns:
             is_unfinished = driver.stopped and session.plan.missing(session.stored_keys())
             if is_unfinished or (progress.failed and driver.fail_fast):
                 return None
-            session.step("checking what is stored")
+            session.step("checking stored results")
             unsound = session.verify()
             sound = set(session.plan.jobs) - set(unsound)
             # Results that cannot be read, or are damaged and cannot be set aside, cannot be replaced.
@@ -178,11 +178,11 @@ class HeldRuns:
             if not damaged or driver.stopped:
                 return sound
             self._note_damaged(damaged)
-        progress.paused = "results are damaged again and again after they were written; check the disk"
+        progress.paused = "results are repeatedly damaged after being written; check the disk"
         return sound
 
     def _tolerate_failures(self) -> None:
-        """Shrink the plan to what can be computed without the failed jobs, if they are few enough, and compute that."""
+        """If few enough jobs failed, shrink the plan to jobs that do not need them, and compute these."""
         failed = self._driver.progress.failed
         if 0 < len(failed) <= self._execution.tolerate and not self._driver.stopped:
             self.session.tolerate(set(failed))
@@ -195,7 +195,7 @@ class HeldRuns:
         return {key: error for key, error in unsound.items() if key not in hopeless}
 
     def _note_damaged(self, damaged: Mapping[str, StoreError]) -> None:
-        """Log results that were found damaged, and count them."""
+        """Log damaged results, and count them."""
         task = self.session.plan.task
         self.session.take(
             [
@@ -206,12 +206,12 @@ class HeldRuns:
         self._driver.progress.damaged += len(damaged)
 
     def _record_looks(self, sound: set[str] | None) -> None:
-        """Record the look at its question of each run whose results are complete, before anything shows them."""
+        """Record the look of each run whose results are complete, before its answer is shown."""
         answered = [part for part in self._parts if sound is not None and part.plan.jobs.keys() <= sound]
         record_looks([part.journal for part in answered], [part.plan for part in answered])
 
     def _log_end(self, stored: set[str], sound: set[str] | None) -> Report:
-        """Log how the runs ended; return their report."""
+        """Log the ends of the runs; return their report."""
         progress = self._driver.progress
         report = session_report(self._driver, self.session, self._sweep, stored, sound)
         states = []
@@ -228,11 +228,11 @@ class HeldRuns:
         return report
 
     def _find_takeover(self) -> tuple[str, Holder | None] | None:
-        """A run that another driver has taken over, with that driver; None while all runs are ours."""
+        """A run that another driver has taken over, and this driver; None while all runs are ours."""
         return self._leases.lost or (None if self._claims is None else self._claims.lost)
 
     def _check_still_held(self) -> None:
-        """Raise Held if another driver has taken a run over: from then on its files are not ours to write."""
+        """Raise Held if another driver has taken a run over, so that this process no longer writes its files."""
         takeover = self._find_takeover()
         if takeover is not None:
             raise Held(takeover_message(*takeover))
@@ -286,19 +286,19 @@ class HeldRuns:
         return pinned_data(self.session.plan.jobs[key].config for key in missing)
 
     def _highest_price(self, group: str) -> float | None:
-        """The most seconds of a job of this group: by earlier runs of this store, else by the reference timings."""
+        """The maximum seconds of a job of this group, from earlier runs of this store, else the reference timings."""
         return self._seconds[group] if group in self._seconds else highest_price(self.session.plan, group)
 
 
 def _describe_dashboard(pages: Mapping[str, str]) -> str:
-    """Where Ray's dashboard is, with the token of the cluster that this process has started; for the terminal alone."""
+    """The address of Ray's dashboard and the token of the cluster that this process has started, for the terminal."""
     if not pages:
-        return f"Ray's dashboard did not start; {session_folder()}/session_latest/logs/dashboard.log may say why"
+        return f"Ray's dashboard did not start; see {session_folder()}/session_latest/logs/dashboard.log"
     token = os.environ.get("RAY_AUTH_TOKEN", "of the cluster")
-    return f"Ray's dashboard: {pages['driver']}; it asks for the token {token}"
+    return f"Ray's dashboard: {pages['driver']}; it requires the token {token}"
 
 
 def _unsound_keys(part: SessionRun, sound: set[str] | None) -> dict[str, list[str]]:
-    """The run's results that did not verify, which its counts leave out, as its log tells them."""
+    """The run's results that failed verification, in the form of its log; its counts exclude them."""
     unsound = [] if sound is None else sorted(part.plan.jobs.keys() - sound)
     return {"unsound": unsound} if unsound else {}

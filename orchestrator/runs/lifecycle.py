@@ -1,7 +1,7 @@
 """A run: one audit with one config, from its plan to its tables; or a sweep, several runs with one plan.
 
-Its id follows from its plan's keys, so starting it again reopens it. After a kill at any moment the same command
-continues it.
+The id of a run is derived from its plan's keys, so starting it again reopens it. After a kill at any moment the same
+command continues it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from orchestrator.store import Store
 
 
 def prepare_cells(asked: Spec, cells: Sequence[Cell], store: Store) -> tuple[list[Cell], list[str]]:
-    """The pinned cells as they run, and lines for the user: changed code, settings without effect, unusual data.
+    """The pinned cells to run, and lines for the user: changed code, settings without effect, unusual data.
 
     Changes of the user's code are accepted if the specification says so.
     """
     changes = find_changes(cells, store)
     lines = []
     for change in changes:
-        what = "accepted as the same code" if asked.same_code else "--same-code uses the results of the code before"
+        what = "accepted as equivalent" if asked.same_code else "--same-code reuses the results of the earlier code"
         lines.append(f"{change.describe()}; {what}")
     if asked.same_code:
         cells = [accept(cell, changes) for cell in cells]
@@ -62,13 +62,13 @@ def start(
     search: str | None = None,
     left_out: Sequence[LeftOut] = (),
 ) -> Report:
-    """Run an audit's cell, or a sweep's cells as one plan, to the end. Stored results are not computed again.
+    """Run an audit's cell, or a sweep's cells as one plan, to completion. Stored results are reused.
 
-    `search` is the name of the search that a run is a trial of, which its log tells. `left_out` are the cells of the
-    preset that do not run, which the folder of the run or sweep keeps.
+    `search` is the name of the search of a trial, recorded in the run's log. `left_out` are the skipped cells of the
+    preset, recorded in the folder of the run or sweep.
 
-    Raises Held if another living driver has the run, Unwritable if its folder cannot be made, and ClusterError if the
-    cluster cannot be used.
+    Raises Held if another living driver has the run, Unwritable if its folder cannot be created, and ClusterError if
+    the cluster cannot be used.
     """
     if observe is not None:
         observe({"event": "step", "step": "planning"})
@@ -85,10 +85,10 @@ def start(
     ]
     deciding.check_execution(parts, execution)
     if len({part.journal.run for part in parts}) < len(parts):
-        raise SpecError("two cells of the sweep are the same; vary something that bears on the result")
+        raise SpecError("two cells of the sweep are equal; vary a field that affects the result")
     for cell, part in zip(cells, parts, strict=True):
         part.journal.create(cell_description(cell) | describe_code(code_of(cell.config, part.plan)), part.plan)
-        part.journal.check()  # one that cannot be read stops the run before anything is written
+        part.journal.check()  # an unreadable journal stops the run before anything is written
         if cell.accepted:
             note_accepted(part.journal, cell, part.plan)
         record(part.journal, part.plan)

@@ -1,4 +1,4 @@
-"""A run for the caller: how it ended, or how far it has come, with its answer, tables, figures and page."""
+"""A run for Python callers: its state, answer, tables, figures and page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HEIGHT = 620  # pixels of the certificate's frame, which scrolls
 HEAD = re.compile(r"<!doctype html>.*?</head>", re.DOTALL)
 CERTIFICATE = re.compile(r'<section aria-labelledby="certificate".*?</section>', re.DOTALL)
 State = Literal["finished", "decided", "running", "failed", "paused", "interrupted"]
-# The worst last. A run that has a driver elsewhere has not ended, so no start of this process reports it.
+# From best to worst. `running` means a driver in another process, so no start of this process reports it.
 EXIT_CODES: Mapping[State, int] = {
     "finished": 0,
     "decided": 0,
@@ -43,7 +43,7 @@ EXIT_CODES: Mapping[State, int] = {
 
 
 def _certificate(page: Path) -> str | None:
-    """The first page of a report in a frame of its own, so that its styles stay in it; None where it has none."""
+    """The first page of a report in a frame, which contains its styles; None if the report has none."""
     try:
         text = regular_text(page)
     except (OSError, ValueError):
@@ -71,15 +71,14 @@ def _outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any
 
 @dataclass(frozen=True)
 class Report:
-    """A run or sweep as `orchestrator.run` returns it, and `orchestrator.open` finds it.
+    """A run or sweep, as returned by `orchestrator.run` and `orchestrator.open`.
 
-    jobs: `planned`; `stored`, in the store now, and verified unless the run stopped before, which one that is
-    `finished` or `decided` did not; `done`, computed by this start, or by the last one; `failed`. `page` is the file of
-    the report page, `mlflow` the address of the tracked run; None if there is none. A sweep has its runs in `cells`,
-    and a search those of its trials, with its settings and trials in `search`; the tables of a search are `trials` and
-    `front`.
+    jobs: `planned`; `stored`, in the store now, and verified if the state is `finished` or `decided`; `done`, computed
+    by this or the last start; `failed`. `page` is the file of the report page, `mlflow` the address of the tracked run;
+    None if there is none. A sweep has its runs in `cells`; a search has the runs of its trials there, and its settings
+    and trials in `search`. The tables of a search are `trials` and `front`.
 
-    What is asked for raises EngramError, or SpecError for a name that there is not, as the command line does.
+    Properties and methods raise EngramError, or SpecError for an unknown name, as the command line does.
     """
 
     run: str
@@ -87,17 +86,17 @@ class Report:
     state: State
     jobs: Mapping[str, int]
     failures: tuple[tuple[str, str, str], ...] = ()  # (key, task, error)
-    damaged: int = 0  # results found damaged or gone, and computed again
-    differing: int = 0  # results whose key had a different one already, which stays; the new ones are in conflicts/
+    damaged: int = 0  # results that were damaged or missing and were computed again
+    differing: int = 0  # new results that differ from the stored ones, which are kept; the new ones are in conflicts/
     note: str = ""
     cells: tuple[Report, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()  # cells of the preset that this start did not run, since their data are missing
+    left_out: tuple[LeftOut, ...] = ()  # cells of the preset that this start skipped because of missing data
     search: SearchResults | None = field(default=None, repr=False)
     roots: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     store: Store | None = field(default=None, repr=False)
     page: Path | None = None
     mlflow: str | None = None
-    undrawn: str = ""  # why a page that was asked for could not be drawn
+    undrawn: str = ""  # why a requested page could not be drawn
 
     @property
     def exit_code(self) -> int:
@@ -105,7 +104,7 @@ class Report:
 
     @property
     def look(self) -> Mapping[str, Any] | None:
-        """Which look the run is at its question, as its folder records it: number, cells and summed error.
+        """The run's look at its question, as recorded in its folder: number, cells and summed error.
 
         None for a sweep, and before an answer.
         """
@@ -119,10 +118,10 @@ class Report:
     @cached_property
     @short_traceback
     def verdict(self) -> Answer | None:
-        """The answer with the numbers it rests on; None as long as there is none, and for a sweep.
+        """The answer with its supporting numbers; None if there is none yet, and for a sweep.
 
-        Of a search what it recommends: `setting` are the choices of the winner, as `orchestrator.run` takes them, and
-        the number is by how much less it memorises than what the search began from.
+        For a search, the recommendation: `setting` has the winner's choices, as arguments of `orchestrator.run`, and
+        the number is its reduction in memorisation against the start.
         """
         return answers.run_answer(self._journal, self._store)
 
@@ -135,22 +134,22 @@ class Report:
     def table(self, name: str) -> pa.Table:
         """One of the run's tables; for a sweep the tables of its cells, concatenated, with columns for the setting.
 
-        Its first column is the run, and after a column `setting` (JSON) stand its values as columns `setting.NAME`.
+        Its first column is the run. A column `setting` (JSON) is followed by its values as columns `setting.NAME`.
         """
         rows = results.export(self._journal, self._store, name).table
         if not rows.num_columns:
             kind = "search" if self.search else "sweep" if self.cells else "run"
-            raise EngramError(f"{kind} {self.run} has nothing in {name!r} yet")
+            raise EngramError(f"{kind} {self.run} has no rows in {name!r} yet")
         return rows
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """The names of the figures of its page, which is drawn if it was not, or if the run has not finished."""
+        """The names of the figures of its page. The page is drawn first if it is missing or the run is unfinished."""
         return tuple(pages.figures(self._drawn_folder()))
 
     @short_traceback
     def figure(self, name: str) -> DrawnFigure:
-        """A figure of its page, which notebooks show, with its `svg` and the `path` of its file."""
+        """A figure of its page, with `svg` and the `path` of its file; notebooks display it."""
         return pages.figure(self._drawn_folder(), name)
 
     def _repr_html_(self) -> str:
@@ -178,7 +177,7 @@ class Report:
 
     @short_traceback
     def _drawn_folder(self) -> Path:
-        """The run's folder, with its page and figures drawn."""
+        """The run's folder, after drawing its page and figures if needed."""
         folder = self._journal.folder
         if self.state not in COMPLETE or pages.page(folder) is None:
             pages.draw(self._store, self.run)
@@ -186,7 +185,7 @@ class Report:
 
 
 def open_report(journal: Journal, store: Store) -> Report:
-    """A run, sweep or search of the past, or one that another process drives. StoreError if it cannot be read."""
+    """A run, sweep or search from its folder, possibly driven by another process. Raises StoreError if unreadable."""
     seen = status.status(journal, store)
     return Report(
         run=seen.run,
@@ -207,9 +206,9 @@ def open_report(journal: Journal, store: Store) -> Report:
 def session_report(
     driver: Driver, session: Session, sweep: str | None, stored: set[str], sound: set[str] | None
 ) -> Report:
-    """How the session's runs ended, and the sweep they belong to, if any.
+    """The report on the session's runs, and on their sweep if there is one.
 
-    `stored` are the keys in the store, `sound` those whose results verify; None if they were not verified.
+    `stored` are the keys in the store, `sound` the keys of verified results; None if they were not verified.
     """
     if sound is not None:
         stored = stored - (session.plan.jobs.keys() - sound)

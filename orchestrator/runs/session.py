@@ -1,4 +1,4 @@
-"""A session: one start of a run. It passes events to journals and observers, and keeps the tables up to date."""
+"""A session: one start of a run. It passes events to journals and observers, and updates the tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestrator.scheduling.rounds import Rounds
 from orchestrator.store import Store
 from orchestrator.store.provenance import now, process
 
-LATE = 1000  # results that are read again at most, so that the next start need not read them
+LATE = 1000  # maximum number of results read again at the end, to save the next start from reading them
 PUBLISH_SECONDS = 5.0  # between updates of the Parquet parts
 
 
@@ -29,7 +29,7 @@ PUBLISH_SECONDS = 5.0  # between updates of the Parquet parts
 class SessionRun:
     """A run of the session: its journal, and its plan, which shrinks when failed jobs are tolerated.
 
-    One that ends once it is decided has its pairs in `rounds`; its plan shrinks then, and `decision` says where.
+    A run that stops once it is decided has its pairs in `rounds`; its plan then shrinks, and `decision` describes it.
     """
 
     plan: Plan
@@ -39,18 +39,17 @@ class SessionRun:
 
     @cached_property
     def verified(self) -> Verified:
-        """What was verified when the run last finished."""
+        """The record of the run's last verification."""
         return read_verified(self.journal)
 
 
 class Session:
     """The runs that are driven together: one, or the cells of a sweep.
 
-    While jobs run, their tables are written and copied by a thread beside the driver's loop, which reads and sends
-    nothing meanwhile; `publish` and `tolerate` wait for it. Failed writes into their folders are retried until the end.
-    `differing` are the keys that were computed and had
-    a different result already. `held` says whether the folders are still this driver's to write; `search` is the name
-    of the search that this start is a trial of.
+    While jobs run, a second thread writes and copies their tables; `publish` and `tolerate` wait for it. Failed writes
+    to the folders are retried until the end. `differing` are the computed keys that already had a different result.
+    `held` returns whether this driver may still write the folders; `search` is the name of the search if this start is
+    a trial.
     """
 
     def __init__(
@@ -70,9 +69,9 @@ class Session:
         self.differing: set[str] = set()
         self._observe = observe
         self._unlogged: dict[str, list[Event]] = {}  # by run
-        self._problems: dict[str, str] = {}  # errors of writing into the folders, by what is missing there
+        self._problems: dict[str, str] = {}  # errors of writing to the folders, by the missing part
         self._stored: set[str] = set()
-        self._stamps: Mapping[str, str] = {}  # of the results that were verified
+        self._stamps: Mapping[str, str] = {}  # of the verified results
         self._published = 0.0
         self._thread = ThreadPoolExecutor(1, "publish")
         self._publishing: Future[str | None] | None = None
@@ -84,9 +83,9 @@ class Session:
         return next(iter(self._problems.values()), None)
 
     def begin(self, seconds: Mapping[str, float] | None = None) -> None:
-        """Log the start, and every job that is stored already.
+        """Log the start and the stored jobs.
 
-        `seconds` are the expected seconds of a job by its group, where known.
+        `seconds` are the expected seconds of a job by its group, if known.
         """
         stored = self._stored = self.store.keys() & self.plan.tasks.keys()
         missing = list(self.plan.missing(stored))
@@ -116,7 +115,7 @@ class Session:
     def _tell_plan(
         self, stamp: str, missing: Sequence[str], seconds: Mapping[str, float], prices: Mapping[str, float]
     ) -> None:
-        """Tell the observer what is planned, and how much of it is stored."""
+        """Report the plan to the observer, and the part of it that is stored."""
         self.tell(
             {
                 "time": stamp,
@@ -133,7 +132,7 @@ class Session:
         )
 
     def is_settled(self) -> bool:
-        """Whether the runs have finished, and no program has written to their results and tables since."""
+        """Whether the runs have finished, and their results and tables have not been written since."""
         if not all(self._has_finished(part) for part in self.parts):
             return False
         before = {key: stamp for part in self.parts for key, stamp in part.verified.results.items()}
@@ -155,10 +154,10 @@ class Session:
         )
 
     def record_verified(self) -> None:
-        """Keep with the runs, which have finished, what was verified: later starts read it where it has changed.
+        """Record the verified results of finished runs, so that later starts read only results that have changed.
 
-        What was verified on a disk within a moment of its writing had no stamp yet, and is read again for it. Nothing
-        is kept where no result has one.
+        A result verified immediately after it was written had no stamp yet, and is read again to get one. Nothing is
+        recorded if no result has a stamp.
         """
         late = [key for key in self.plan.jobs if not self._stamps.get(key)]
         if self.store.mirror is None and len(late) <= LATE:
@@ -174,7 +173,7 @@ class Session:
                 record_verified(part.journal, found)
 
     def take(self, events: Sequence[Event]) -> None:
-        """Pass events to the journals of the runs they concern, all at once, and to the observer, one by one."""
+        """Pass events to the journals of their runs, all at once, and to the observer, one by one."""
         stamp = {"time": now()}  # the same time for all journals and the observer
         events = [{**stamp, **event} for event in events]
         for part in self.parts:
@@ -194,14 +193,14 @@ class Session:
 
     @property
     def stored(self) -> Set[str]:
-        """The planned keys that are stored, as far as is known without a look at the store."""
+        """The planned keys that are stored, as far as known without reading the store."""
         return self._stored
 
     def publish(self, last: bool = False, verified: set[str] | None = None) -> None:
         """Update the tables' Parquet parts and the logs.
 
         With `last`, results stored by other runs are included, and the existing parts are checked. `verified` are then
-        the planned results that are there; None if they were not verified.
+        the verified planned results; None if they were not verified.
         """
         self._finish_publishing()
         if last:
@@ -209,7 +208,7 @@ class Session:
         self._note_problem(self._update_tables(self._stored, last))
 
     def _update_tables(self, stored: Set[str], last: bool = False) -> str | None:
-        """Write the tables' parts and copy the runs' folders; the first problem with a table, None if there is none."""
+        """Write the tables' parts and copy the runs' folders; return the first problem with a table, if any."""
         problem = None
         for publisher in self._publishers():
             try:
@@ -221,13 +220,13 @@ class Session:
         return problem
 
     def _finish_publishing(self) -> None:
-        """Wait for the thread that publishes, and note what it could not write."""
+        """Wait for the thread that publishes, and record its problem."""
         if self._publishing is not None:
             self._note_problem(self._publishing.result())
             self._publishing = None
 
     def _note_problem(self, problem: str | None) -> None:
-        """Keep what is wrong with the tables, and retry what the logs lack."""
+        """Record the problem with the tables, and retry unwritten events."""
         self._problems.pop("tables", None)
         if problem is not None:
             self._problems["tables"] = problem
@@ -236,11 +235,11 @@ class Session:
         self._published = time.monotonic()
 
     def verify(self) -> dict[str, StoreError]:
-        """What is wrong with the results of the plan, by key.
+        """The problems with the results of the plan, by key.
 
-        Those that nothing has written to since an earlier start verified them are not read again. A request to a bucket
-        takes longer than most results take to be computed: there, a result that was read whole and checked for a
-        table's part in this start is only looked for.
+        Results that were verified by an earlier start and not written since are not read again. A request to a bucket
+        takes longer than most jobs; there, a result that this start has already read and checked for a table's part is
+        only listed.
         """
         stamps = self.store.stamps(self.plan.jobs)
         before = [verified for part in self.parts for verified in part.verified.results.items()]
@@ -256,33 +255,33 @@ class Session:
         return wrong
 
     def share(self, last: bool = False) -> None:
-        """Copy the runs' folders to the store for other machines: from time to time, and always the `last` time."""
+        """Copy the runs' folders to the store for other machines: at intervals, and always if `last`."""
         if self.store.mirror is not None:
             for run in {self.name, *(part.journal.run for part in self.parts)}:
                 self.store.mirror.push(run, last)
 
     def stored_keys(self) -> set[str]:
-        """The keys of all stored results; the last known ones while the store cannot be read."""
+        """The keys of all stored results; the last known ones if the store cannot be read."""
         try:
             return self.store.keys()
         except StoreError:
             return set(self._stored)
 
     def tolerate(self, failed: set[str]) -> None:
-        """Shrink the plans to what can be computed without these."""
+        """Shrink the plans to the jobs that can be computed without these."""
         for part in self.parts:
             self._replan(part, part.plan.drop_keys(failed), "tolerated", failed)
 
     def curtail(self, part: SessionRun, rounds: Rounds, pairs: int) -> None:
-        """Shrink the plan of a run that so many pairs have decided to that of these pairs."""
+        """Shrink the plan of a decided run to its first `pairs` pairs."""
         plan = rounds.first(pairs)
         unneeded = part.plan.jobs.keys() - plan.jobs.keys()
         part.decision = rounds.describe(pairs, len(part.plan.jobs) - len(plan.jobs))
         self._replan(part, plan, "curtailed", unneeded)
 
     def _replan(self, part: SessionRun, plan: Plan, event: str, dropped: Set[str]) -> None:
-        """Give a run another plan, and log the jobs that are dropped and those that come instead."""
-        self._finish_publishing()  # which iterates over what is made anew here
+        """Replace the plan of a run, and log the dropped and the new jobs."""
+        self._finish_publishing()  # it iterates over the tables that are replaced here
         before, part.plan = set(part.plan.jobs), plan
         keys = {"keys": sorted(dropped & before), "instead": sorted(set(plan.jobs) - before)}
         self._log(part, [{"event": event, **keys, "roots": plan.roots}])
@@ -290,11 +289,11 @@ class Session:
         self._stored = self.store.keys() & self.plan.jobs.keys()
 
     def end(self, states: Iterable[tuple[SessionRun, Mapping[str, Any]]]) -> None:
-        """Log how each run ended."""
+        """Log the end of each run."""
         self._finish_publishing()
         for part, state in states:
             self._log(part, [state])
-            self._log(part, [])  # again, if earlier events had to be written first
+            self._log(part, [])  # again, in case earlier events had to be written first
 
     def _renew(self) -> None:
         self.plan = Plan.union(part.plan for part in self.parts)
@@ -310,7 +309,7 @@ class Session:
         return [publisher for of_run in self._tables.values() for publisher in of_run.values()]
 
     def _log(self, part: SessionRun, events: Sequence[Event]) -> None:
-        """Append events to a run's log. Events that cannot be written are kept and retried later."""
+        """Append events to a run's log. Events that cannot be written are retried later."""
         run = part.journal.run
         waiting = self._unlogged.get(run, [])
         stamp = {"time": now()}
@@ -330,21 +329,21 @@ class Session:
             self._problems.pop(f"log of {run}", None)
 
     def step(self, step: str) -> None:
-        """Log and tell what is done besides the jobs."""
+        """Log and report an activity other than jobs."""
         self._note({"event": "step", "step": step})
 
     def ready(self, slots: float, pages: Mapping[str, str]) -> None:
-        """Log and tell that jobs begin, on so many slots, and the addresses of Ray's own pages on them."""
+        """Log and report that jobs begin, the number of slots, and the addresses of Ray's own pages."""
         self._note({"event": "ready", "slots": slots, **({"pages": dict(pages)} if pages else {})})
 
     def _note(self, event: Event) -> None:
-        """Pass an event to all journals, while they are ours, and to the observer."""
+        """Pass an event to the observer and, while this driver holds the runs, to all journals."""
         event = {"time": now(), **event}
         for part in self.parts if self._held() else ():
             self._log(part, [event])
         self.tell(event)
 
     def tell(self, event: Event) -> None:
-        """Pass an event to the observer alone."""
+        """Pass an event only to the observer."""
         if self._observe is not None:
             self._observe(event)

@@ -1,4 +1,4 @@
-"""A new audit in one file with its test, from templates that run at once."""
+"""Creates a new audit in one file with its test, from templates that work immediately."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ OURS = "tasks.audits."
 
 @dataclass(frozen=True)
 class NewAudit:
-    """The files that were written, and the commands that come next."""
+    """The files that were written, and the next commands."""
 
     files: tuple[Path, ...]
     following: tuple[str, ...]
 
 
 def new_audit(name: str, into: Path | None = None) -> NewAudit:
-    """Write an audit of this name, its test and, in a folder of one's own, the package that offers it.
+    """Write an audit of this name, its test and, outside Engram's checkout, a package that offers it.
 
-    Without `into`, and from within the checkout that engram runs from, it goes into `tasks/audits` there, and its test
-    into `tests/tasks/audits`; from elsewhere into the current folder, as a package. Nothing is written over. Raises
-    SpecError for a name that is none or is taken, also by another module, and for a file that is there; EngramError
-    where a file cannot be written.
+    Without `into`, inside the checkout that engram runs from, the audit goes to `tasks/audits` and its test to
+    `tests/tasks/audits`; elsewhere both go to the current folder, as a package. Nothing is overwritten. Raises
+    SpecError for an invalid name, a name taken by an audit or module, and an existing file; EngramError if a file
+    cannot be written.
     """
     _check_name(name)
     checkout = _checkout() if into is None else None
@@ -63,7 +63,7 @@ def new_audit(name: str, into: Path | None = None) -> NewAudit:
         except OSError as error:  # of a name that no file can have
             raise SpecError(f"{path} cannot be written: {error.strerror or error}") from None
         if is_taken:
-            raise SpecError(f"{_near(path)} is there already; give another name, or another folder by --into")
+            raise SpecError(f"{_near(path)} exists; give another name, or another folder by --into")
     if into is not None:
         _check_module(name)
     for path, text in texts.items():
@@ -76,37 +76,36 @@ def new_audit(name: str, into: Path | None = None) -> NewAudit:
 
 
 def _check_name(name: str) -> None:
-    """Raise SpecError unless an audit may be called so."""
+    """Raise SpecError unless this is a valid, unused name of an audit."""
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
         raise SpecError(
-            f"NAME is {name!r}; it must be 2 to 30 small letters, digits and underscores, a letter first, and no word "
-            "of Python"
+            f"NAME is {name!r}; it must be 2 to 30 small letters, digits and underscores, begin with a letter, and not "
+            "be a Python keyword"
         )
     if name in audits.names():
-        raise SpecError(f"there is an audit {name!r} already; give another name")
+        raise SpecError(f"an audit {name!r} exists; give another name")
 
 
 def _check_module(name: str) -> None:
-    """Raise SpecError where a package's module of this name would hide another, or be hidden by it."""
+    """Raise SpecError if a module of this name would hide another, or be hidden by it."""
     if name in sys.stdlib_module_names:
-        raise SpecError(f"NAME is {name!r}, a module of Python's own, which the audit's would hide; give another name")
+        raise SpecError(f"NAME is {name!r}, a module of Python, which the audit would hide; give another name")
     found = importlib.util.find_spec(name)
     if found is not None and found.origin is not None:  # a folder without __init__.py hides nothing
         raise SpecError(
-            f"NAME is {name!r}, a module that is installed already ({found.origin}), which the audit's would hide; "
-            "give another name"
+            f"NAME is {name!r}, an installed module ({found.origin}), which the audit would hide; give another name"
         )
 
 
 def _test_commands(test: Path, pytest: str) -> Iterator[str]:
-    """The commands that run the test, `pytest` first where that is not installed."""
+    """The commands that run the test, after the command that installs pytest if it is missing."""
     if importlib.util.find_spec("pytest") is None:
         yield pytest
     yield f"python -m pytest {_near(test)}"
 
 
 def _checkout() -> tuple[Path, Path] | None:
-    """The folders of audits and of their tests in the checkout that engram runs from; None outside of it."""
+    """The folders of audits and of their tests in the checkout that engram runs from; None outside it."""
     import tasks.audits
 
     folder = Path(tasks.audits.__path__[0]).resolve()
@@ -117,7 +116,7 @@ def _checkout() -> tuple[Path, Path] | None:
 
 
 def _fill_template(template: str, name: str, package: str) -> str:
-    """A template for this audit, its imports in the order that is usual where it is written: here, or in a package."""
+    """Fill a template for this audit, with imports in the usual order for the checkout or for a package."""
     config = "".join(part.capitalize() for part in name.split("_")) + "Config"
     ours, theirs = "import orchestrator\n", "import pyarrow as pa\nimport pytest\n"
     fields = {
@@ -133,7 +132,7 @@ def _fill_template(template: str, name: str, package: str) -> str:
 
 
 def _near(path: Path) -> str:
-    """The path as it is written from the current folder."""
+    """The path relative to the current folder if possible."""
     try:
         return str(Path(os.path.realpath(path)).relative_to(Path.cwd()))  # resolve() refuses links in a circle
     except ValueError:

@@ -1,1 +1,1 @@
-"""Which call is sent next, and what each outcome means: a plan is driven to its end on an executor."""
+"""Drives a plan to completion on an executor: selects the next call and handles each outcome."""

@@ -1,4 +1,4 @@
-"""The driver: runs a plan to its end on an executor, through losses, stops and other runs.
+"""The driver: runs a plan to completion on an executor, through losses, stops and concurrent runs.
 
 It is the only part with a clock, and connects schedule, executor and store. It passes every event to its observers.
 """
@@ -39,34 +39,33 @@ Event = Mapping[str, Any]
 Observer = Callable[[Event], None]
 Elsewhere = Callable[[Set[str], Set[str]], Claims]
 
-POLL = 0.5  # seconds between looks at what other runs have stored, and at whether to stop
-# Calls that are looked at within POLL: of more, all are looked at as much more rarely, so that it takes no longer.
+POLL = 0.5  # seconds between checks of results stored by other runs and of reasons to stop
+# Calls checked within POLL. With more calls, all are checked less often, so that the cost stays the same.
 LOOKED_AT = 200
-TELL_RUNNING = 5.0  # seconds between two events of how many jobs are running: they change with every job
+TELL_RUNNING = 5.0  # seconds between two `running` events, whose count changes with every job
 
 
 @dataclass
 class Progress:
-    """What a driver has done so far: keys it computed, failures by key, the latest seconds by group of jobs."""
+    """A driver's results so far: computed keys, failures by key, the latest seconds by group of jobs."""
 
     computed: set[str]
     failed: dict[str, Failed]
     seconds: dict[str, deque[float]]
-    around: float = 0.0  # seconds that the executor took to start and to end
+    around: float = 0.0  # seconds to start and end the executor
     damaged: int = 0
     paused: str | None = None
 
 
 class Driver:
-    """Drives plans on one executor, which is opened only when there is something to run.
+    """Drives plans on one executor, which is opened only when there are jobs to run.
 
-    `way`, `together` (the most models in one step) and the `runs` that store the strategy choices go with each call.
-    The `budget` is what its calls may use up. `timeout` is the most seconds a job may take; None derives it from jobs
-    of the same group, and until one has ended from the `price` of a group's job in seconds. `observe` takes the events
-    of what has come back together. `elsewhere` gives what other runs compute of the planned keys that are not done,
-    `cancelled` the reason to end if somebody asked for it, `ours` raises Held once another driver has this run, and
-    `states` decides which states of trainings are removed.
-    What comes back is counted in `metrics`.
+    `way`, `together` (the maximum number of models in one step) and the `runs` that store the strategy choices are sent
+    with each call. The `budget` limits the resources of its calls. `timeout` is the maximum time of a job in seconds;
+    None derives it from jobs of the same group or, until one has ended, from the `price` of a group's job in seconds.
+    `observe` receives the events of returned calls in batches. `elsewhere` returns the remaining planned keys that
+    other runs compute, `cancelled` the reason of a request to stop; `ours` raises Held once another driver has this
+    run, `states` removes checkpoints that are not needed, and `metrics` counts outcomes.
     """
 
     def __init__(
@@ -199,7 +198,7 @@ class Driver:
             return None
 
     def slots(self) -> int:
-        """How many calls run at a time, at least one."""
+        """The number of simultaneous calls, at least one."""
         executor = self._executor_unless_stopped()
         return 1 if executor is None else executor.slots
 
@@ -210,7 +209,7 @@ class Driver:
         had = bool(schedule.gpus), schedule.gpu_types.keys()
         schedule.slots, schedule.gpus = executor.slots, executor.gpus
         schedule.gpu_types, schedule.growing = executor.gpu_types, executor.growing
-        if had != (bool(schedule.gpus), schedule.gpu_types.keys()):  # the first GPU of a type has come, or none will
+        if had != (bool(schedule.gpus), schedule.gpu_types.keys()):  # the first GPU of a type joined, or none will
             schedule.take_back(executor.take_back(schedule.misplaced))
         while call := schedule.next(room=executor.pending - schedule.on_gpus < executor.window):
             keep = self._states is not None and self._states.keep
@@ -244,7 +243,7 @@ class Driver:
         self._settle(schedule, ended)
 
     def _wait(self, executor: Executor, seconds: float = POLL) -> Sequence[Finished]:
-        """The calls that have ended within so many seconds; the budget is charged with those that ran."""
+        """The calls that end within these seconds; the budget is charged for the calls that ran."""
         if self._budget is None:
             return executor.wait(seconds)
         running = [call for call, _ in executor.running()]
@@ -255,7 +254,7 @@ class Driver:
         return ended
 
     def _settle(self, schedule: Schedule, ended: Sequence[Finished]) -> None:
-        """Record the outcomes of calls, and tell of all of them at once, however many there are."""
+        """Record the outcomes of calls, and report all of them in one batch."""
         events: list[Event] = []
         try:
             for finished in ended:
@@ -265,7 +264,7 @@ class Driver:
                 self.observe(events)
 
     def _record(self, schedule: Schedule, finished: Finished, events: list[Event]) -> None:
-        """Record the outcomes of a call. A job that came back lost or refused, and whose result is stored, is done."""
+        """Record the outcomes of a call. A job that was lost or refused but whose result is stored counts as done."""
         events.extend({"event": "told", "line": line} for line in finished.messages)
         for transfer in finished.transfers:
             self._metrics.count_transfer(transfer)
@@ -283,17 +282,17 @@ class Driver:
                     self._states.pass_over(schedule.plan, outcome.key, schedule.done)
 
     def _resolve_orphan(self, outcome: Outcome) -> tuple[Outcome, ...]:
-        """The outcome, and that the job is done if its result is stored though it came back lost or refused."""
+        """The outcome, or Done if a lost or refused job has a stored result."""
         if not isinstance(outcome, Lost | Refused) or outcome.key not in self.store:
             return (outcome,)
         done = Done(outcome.key, 0.0, "orphan")
-        return (done,) if isinstance(outcome, Lost) else (done, outcome)  # the store that refuses makes the run pause
+        return (done,) if isinstance(outcome, Lost) else (done, outcome)  # a refusing store makes the run pause
 
     def _describe(self, schedule: Schedule, outcome: Outcome) -> Iterator[Event]:
-        """The events of an outcome, which counts from here on."""
+        """The events of an outcome, which is also counted here."""
         key = outcome.key
         about = self._about(schedule, key)
-        if not isinstance(outcome, Failed):  # which the schedule is to confirm
+        if not isinstance(outcome, Failed):  # the schedule decides whether a failure is final
             self._metrics.count_job(about["task"], type(outcome).__name__.lower())
         match outcome:
             case Done():
@@ -316,15 +315,15 @@ class Driver:
                 yield {"event": "refused", **about, "cause": outcome.cause}
 
     def _describe_failure(self, schedule: Schedule, failed: Failed) -> Event:
-        """The event of a job that failed for good: its task raised, or the schedule gave it up."""
-        if not failed.traceback:  # no worker was left to store it
+        """The event of a job that failed finally: its task raised an exception, or the schedule gave up."""
+        if not failed.traceback:  # no worker could store it
             with suppress(StoreError):
                 self.store.write_failure(failed.key, failed.error)
         self._metrics.count_job(schedule.plan.task(failed.key), "failed")
         return {"event": "failed", **self._about(schedule, failed.key), "error": failed.error}
 
     def _about(self, schedule: Schedule, key: str) -> dict[str, str]:
-        """What events tell of a job: its key and task, and its kind where jobs of the task differ in what they take."""
+        """The fields of a job in events: its key and task, and its kind if jobs of the task have several groups."""
         task, kind = schedule.plan.task(key), schedule.group(key)
         return {"key": key, "task": task} | ({} if kind == task else {"kind": kind})
 
@@ -345,7 +344,7 @@ class Driver:
             self._waiting.reset("elsewhere")
 
     def _look_here(self, schedule: Schedule, executor: Executor) -> None:
-        """End calls that exceed their time limit; report what is awaited while nothing happens."""
+        """End calls that exceed their time limit; report why the driver waits if nothing happens."""
         now = self._clock.monotonic()
         if (lacking := executor.lacks()) is None:
             self._waiting.reset("machine")
@@ -355,7 +354,7 @@ class Driver:
         self._tell_running(now, sum(len(call.items) for call, _ in running))
         for call, seconds in running:
             if seconds > self._limits.least and seconds > (limit := self._limits.limit(_jobs(schedule, call))):
-                executor.end(call, f"it was ended after {format_duration(limit)}, which is all that it may take")
+                executor.end(call, f"it was ended after {format_duration(limit)}, its time limit")
         if running:
             self._waiting.reset("elsewhere")
             self._waiting.report_running(now, running, lambda call: self._unmeasured_limit(schedule, call))
@@ -365,7 +364,7 @@ class Driver:
             self._waiting.reset("elsewhere")
 
     def _tell_running(self, now: float, jobs: int) -> None:
-        """Tell how many jobs are running, where that has changed; a busy cluster changes it all the time."""
+        """Report the number of running jobs if it has changed, at limited intervals, since it changes constantly."""
         told, then = self._running_told
         if jobs != told and now - then >= TELL_RUNNING:
             self._running_told = (jobs, now)
@@ -392,5 +391,5 @@ class Driver:
 
 
 def _jobs(schedule: Schedule, call: Call) -> dict[str, int]:
-    """The number of jobs of a call by group: all of them are of one."""
+    """The number of jobs of a call by group; all belong to one group."""
     return {schedule.group(call.items[0].key): len(call.items)}

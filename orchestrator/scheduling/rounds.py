@@ -1,7 +1,7 @@
-"""The pairs of a run that ends once it is decided: which of them come next, and after which of them it is decided.
+"""The pairs of a run that stops once it is decided: the next pairs to compute, and the pair that decides.
 
-A pair counts only when all before it are there, so that the end follows from results in the order of the plan, whatever
-the order in which they arrived, on however many machines and after however many starts.
+A pair counts only after all earlier ones, so that the end depends on the results in the order of the plan, and not on
+the order of arrival, the number of machines or the number of starts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tasks.contract.audit import Stopping
 
 @dataclass(frozen=True)
 class Rounds:
-    """The tables of a cell's pairs by their keys, in the order of the plan, and how its audit stops."""
+    """The tables of a cell's pairs by their keys, in the order of the plan, and its audit's stopping rule."""
 
     cell: Cell
     plan: Plan
@@ -30,7 +30,7 @@ class Rounds:
 
     @classmethod
     def of(cls, cell: Cell, plan: Plan) -> Rounds | None:
-        """None for a run that goes to its end."""
+        """The rounds of a cell; None for a run that always completes its plan."""
         stopping = cell.stopping
         return cls(cell, plan, stopping) if stopping is not None and stopping.is_asked(cell.config) else None
 
@@ -44,11 +44,11 @@ class Rounds:
         return key
 
     def next(self, there: int, width: int) -> Plan:
-        """The jobs of the pairs up to so many more than those that are there."""
+        """The jobs of the first `there` + `width` pairs."""
         return self.plan.below(self.pairs[: there + width])
 
     def decided(self, tables: Sequence[pa.Table]) -> int | None:
-        """The number of pairs that decide, of the first ones, whose tables these are; None as long as none do."""
+        """The number of pairs that decide the run, given the tables of the first pairs; None if it is undecided."""
         if not tables:
             return None
         job = self.plan.jobs[self._evidence]
@@ -56,11 +56,11 @@ class Rounds:
         return decided.index(True) + 1 if True in decided else None
 
     def first(self, pairs: int) -> Plan:
-        """The plan of the first so many pairs, as if no more had been asked for."""
+        """The plan of the first `pairs` pairs, as if no more had been requested."""
         return plan_of(replace(self.cell, config=self.stopping.first(self.cell.config, pairs)))
 
     def describe(self, pairs: int, left: int) -> str:
-        """Where the run ended and why, and how many jobs fewer that took."""
+        """The pair at which the run was decided, the error rate, and the number of jobs saved."""
         level = self.stopping.error_rate(self.cell.config)
         return (
             f"decided after {pairs} of at most {len(self.pairs)} pairs of trainings, at an error rate of {level:g}; "
@@ -72,12 +72,12 @@ ALPHA = 0.05
 
 
 def stop_when_decided(spec: Spec, alpha: float | None, most: int | None) -> Spec:
-    """The specification of runs that end once decided at this error rate (None: ALPHA), after so many pairs at most."""
+    """The specification of runs that stop once decided at this error rate (None: ALPHA), after at most `most` pairs."""
     stopping = audits.find(spec.audit).audit.stopping
     if stopping is None:
         raise SpecError(
-            f"{spec.audit} cannot end once it is decided: nothing of it is drawn at random, pair by pair, whose exact "
-            "rank could be bet on; it runs to its planned end"
+            f"{spec.audit} cannot stop early: --until decided needs an audit that draws a random feature for each "
+            "pair; run it without --until"
         )
     alpha = ALPHA if alpha is None else alpha
     if not 0 < alpha < 1:
@@ -88,17 +88,17 @@ def stop_when_decided(spec: Spec, alpha: float | None, most: int | None) -> Spec
     for path in wanted:
         for name in (path, path.rpartition(".")[2]):
             if name in spec.set or name in spec.sweep:
-                raise SpecError(f"{name} is given, and --until decided sets it; give --alpha or --most instead")
+                raise SpecError(f"{name} is given, but --until decided sets it; give --alpha or --most instead")
     return replace(spec, set={**spec.set, **wanted})
 
 
 def extend(cell: Cell, asked: dict[str, Any], most: int) -> Cell:
-    """The cell of a run that was asked for so, with more pairs."""
+    """The cell of a run of this specification, with more pairs."""
     stopping = cell.stopping
     if stopping is None or not stopping.is_asked(cell.config):
-        raise SpecError("--most is given, and this run goes to its end; it must have begun with --until decided")
+        raise SpecError("--most is given, but this run was not started with --until decided")
     if most <= (planned := stopping.planned(cell.config)):
-        raise SpecError(f"most is {most}; it must be above {planned}, the pairs that this run has at most already")
+        raise SpecError(f"most is {most}; it must be above {planned}, the present maximum of this run")
     fields = {**asked.get("set", {}), stopping.pairs: most}
     spec = Spec(cell.audit, cell.preset, fields, asked.get("sweep", {}), {"tolerate": asked.get("tolerate", 0)})
     return replace(cell, config=stopping.first(cell.config, most), asked=spec)

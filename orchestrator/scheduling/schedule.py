@@ -1,6 +1,6 @@
-"""The schedule: which call to send next, and how each outcome changes the rest.
+"""The schedule: selects the next call to send, and updates the plan's state after each outcome.
 
-Pure bookkeeping: no clock, no cluster, no disk. All retrying is decided here.
+Pure bookkeeping: no clock, no cluster, no disk. All retries are decided here.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from orchestrator.planning.identity import source_of
 from orchestrator.planning.plan import Plan
 from tasks.contract.job import marks
 
-TOGETHER_SECONDS = 0.5  # of work that one call should carry, so that the cost of sending it is small
+TOGETHER_SECONDS = 0.5  # seconds of work per call, so that the cost of sending it is small
 TOGETHER_MOST = 64
-DEATHS = 3  # worker processes that may die on one job before it counts as failed
-REOPENED = 3  # times that one result may turn out missing or damaged before its job counts as failed
-FRUITLESS = 10  # times that one job may be lost to its surroundings while nothing at all succeeds
+DEATHS = 3  # deaths of worker processes on one job after which it counts as failed
+REOPENED = 3  # losses of one result after which its job counts as failed
+FRUITLESS = 10  # losses of one job, without any success in between, after which the run pauses
 LONGEST_DELAY = 60.0
 
 
 class Schedule:
-    """Which jobs of a plan are done, running, waiting or failed; changed by `next` and `record` alone.
+    """The jobs of a plan by state: done, running, waiting or failed.
 
-    `slots` calls run at one time, one per processor, and if there are `gpus`, also calls of the tasks that ask for
-    one: up to `sharers` at one time on each. Where GPUs are of several types, `gpu_types` counts each, and each is
-    filled by its own measurements; where the cluster is `growing`, an autoscaler may bring more. `seconds` gives the
-    expected seconds of a job by `group_of`, where known. `together` fixes how many jobs share a call; None derives it
-    from measured seconds and, on GPUs, from measured memory and load.
+    `slots` calls run simultaneously, one per processor, and with `gpus` also calls of GPU tasks: up to `sharers` at a
+    time on each GPU. If there are several types of GPU, `gpu_types` counts each, and each is filled by its own
+    measurements; if the cluster is `growing`, an autoscaler may add more. `seconds` has the expected seconds of a job
+    by group, if known. `together` fixes the number of jobs per call; None derives it from measured seconds and, on
+    GPUs, from measured memory and load.
     """
 
     def __init__(
@@ -52,41 +52,41 @@ class Schedule:
         self.slots = slots
         self.gpus = gpus
         self.gpus_per_job = gpus_per_job
-        self.gpu_types: Mapping[str, int] = {}  # the number of GPUs of each type, where there are several
+        self.gpu_types: Mapping[str, int] = {}  # the number of GPUs of each type, if there are several types
         self.growing = False
-        self.on_gpus = 0  # calls for GPUs that are sent and have not come back
-        self._on_type: Counter[str] = Counter()  # of these, by the type that they are for
-        self._jobs_on_gpus = 0  # of these
-        self._sent: Counter[str] = Counter()  # the calls for GPUs that are sent, by group
+        self.on_gpus = 0  # GPU calls in flight
+        self._on_type: Counter[str] = Counter()  # GPU calls in flight by type of GPU
+        self._jobs_on_gpus = 0  # jobs of the GPU calls in flight
+        self._sent: Counter[str] = Counter()  # GPU calls in flight by group
         self.together = together
         self.fail_fast = fail_fast
         self.done: set[str] = {key for key in plan.jobs if key in stored}
-        self.failed = dict(failed or {})  # final: what failed earlier in this run is not sent again
-        self.paused: str | None = None  # why nothing more is sent
+        self.failed = dict(failed or {})  # final: jobs that failed earlier in this run are not sent again
+        self.paused: str | None = None  # the reason why nothing more is sent
         self._seconds = dict(seconds or {})
         self._packings = GpuPackings(sharers if gpus_per_job == 1 else 1)
-        self._memory: dict[str, int] = {}  # by group: the most bytes of a host's memory that a call has taken
+        self._memory: dict[str, int] = {}  # by group: the maximum host memory of a call in bytes
         self._starved: set[str] = set()  # keys whose worker was ended because the memory of its host ran out
         self._running: set[str] = set()
-        self.elsewhere: set[str] = set()  # the keys that are left to other runs
-        # Exactly the keys that can be sent now. They are in `_retries` or `_ready`, among entries that are outdated.
+        self.elsewhere: set[str] = set()  # the keys left to other runs
+        # Exactly the keys that can be sent now. They are in `_retries` or `_ready`, among outdated entries.
         self._sendable: set[str] = set()
         self._retries: deque[tuple[list[str], float]] = deque()
         self._deaths, self._losses, self._reopened = Counter[str](), Counter[str](), Counter[str]()
         self._damaged = 0
         self._renewed: dict[str, int] = {}  # the last call sent before a reopened key was done again
         self._number = 0
-        self._readers: dict[str, list[str]] = defaultdict(list)  # of each key, those that wait for it and are linked
+        self._readers: dict[str, list[str]] = defaultdict(list)  # the linked keys that wait for each key
         self._depth: dict[str, int] = {}
         self._unmet: dict[str, int] = {}  # the number of keys that each linked key waits for
         self._ready: dict[str, deque[str]] = {}  # by group
-        # Of groups: the deepest first, so that tables fill as we go. Those that ask for a GPU have their own queue.
+        # Groups, the deepest first, so that tables fill early. Groups that need a GPU have their own queue.
         self._queue: list[tuple[int, int, str]] = []
         self._queue_for_gpus: list[tuple[int, int, str]] = []
         self._pushed = 0
         for key in plan.jobs:
             # A link waits for the previous link as a reader waits for its inputs, and is deeper: a chain is finished
-            # before the next begins, so that few states are stored at one time.
+            # before the next begins, so that few checkpoints are stored at a time.
             waits = plan.dependencies(key)
             self._depth[key] = 1 + max((self._depth[below] for below in waits), default=0)
             if key not in self.done:
@@ -95,18 +95,18 @@ class Schedule:
 
     @property
     def running(self) -> int:
-        """The jobs that are sent and have not come back."""
+        """The number of jobs in flight."""
         return len(self._running)
 
     @property
     def waiting(self) -> int:
-        """The jobs that are neither sent, done nor failed; those that depend on a failed one among them."""
+        """The number of jobs that are not sent, done or failed, including dependents of failed jobs."""
         failed = self.failed.keys() & self.plan.jobs.keys()
         return len(self.plan.jobs) - len(self.done) - len(failed) - self.running
 
     @property
     def damaged(self) -> int:
-        """How often a result was missing or damaged when it was read; several readers of the same loss count once."""
+        """The number of results missing or damaged when read; several readers of the same loss count once."""
         return self._damaged
 
     @property
@@ -116,9 +116,9 @@ class Schedule:
         return not self._running and (stopped or not (self._sendable or self.elsewhere))
 
     def next(self, room: bool = True) -> Call | None:
-        """The next call to send; None while nothing can be sent. Without `room`, only a call for a GPU.
+        """The next call to send; None if nothing can be sent. Without `room`, only a GPU call.
 
-        Calls for GPUs are sent first, as long as a GPU has room for them.
+        GPU calls are sent first while a GPU has room for them.
         """
         if self.paused is not None or (self.fail_fast and self.failed):
             return None
@@ -155,18 +155,18 @@ class Schedule:
                     self.paused = outcome.cause
         if len(lost) == 1:
             self._retry(lost[0])
-        elif lost:  # halves, then singles: the job at fault is found, and the others are not lost with it
+        elif lost:  # halves, then single jobs: this finds the faulty job and saves the others
             half = len(lost) // 2
             for part in (lost[:half], lost[half:]):
                 self._send_again([outcome.key for outcome in part])
 
     def misplaced(self, call: Call) -> bool:
-        """Whether a call would ask for a GPU now and did not, or the other way round, or for a type that has gone."""
+        """Whether a call's need for a GPU has changed since it was sent, or its type of GPU no longer exists."""
         gone = call.gpus > 0 and call.gpu_type not in self._types()
         return gone or bool(call.gpus) != bool(self.gpus and self._asks(call.items[0].key))
 
     def take_back(self, calls: Iterable[Call]) -> None:
-        """Queue the jobs of calls again that were sent and have not begun."""
+        """Queue the jobs of calls again that were sent but have not begun."""
         for call in calls:
             self._leave_gpu(call)
             keys = [item.key for item in call.items]
@@ -188,7 +188,7 @@ class Schedule:
                 self._finish(key)
 
     def reclaim(self, keys: Iterable[str]) -> None:
-        """Compute these keys here after all, since the run that had them is gone."""
+        """Compute these keys here after all, because the run that had them has ended."""
         for key in keys:
             if key in self.elsewhere:
                 self.elsewhere.discard(key)
@@ -214,7 +214,7 @@ class Schedule:
         del self._ready[heapq.heappop(queue)[-1]]
 
     def _take(self, group: str) -> list[str]:
-        """The next jobs of a group to send together, without entries that are outdated."""
+        """The next jobs of a group to send together, without outdated entries."""
         ready = self._ready[group]
         share = self._share(group, ready)
         keys: list[str] = []
@@ -244,12 +244,12 @@ class Schedule:
         return Call(self._number, task, items, part, delay, sharers, gpu_type=gpu_type, memory=memory)
 
     def _types(self) -> Mapping[str, int]:
-        """For how many jobs there are GPUs of each type that calls distinguish; the empty type is any."""
+        """The number of jobs that the GPUs of each distinguished type can take; the empty type is any."""
         types = self.gpu_types if len(self.gpu_types) > 1 else {"": self.gpus}
         return {name: self._jobs_on(gpus) for name, gpus in types.items()}
 
     def _jobs_on(self, gpus: int) -> int:
-        """The number of jobs that so many GPUs take side by side; one where there are too few, which waits for more."""
+        """The number of simultaneous jobs on these GPUs; one if there are too few, which waits for more."""
         return max(min(gpus, 1), gpus // self.gpus_per_job)
 
     def _type(self, group: str) -> str:
@@ -258,22 +258,22 @@ class Schedule:
         return next(iter(types)) if len(types) == 1 else min(types, key=lambda name: self._load(group, name))
 
     def _load(self, group: str, gpu_type: str) -> float:
-        """The number of calls sent to GPUs of a type, as a share of those to keep sent there."""
+        """The number of calls in flight on GPUs of a type, relative to the target number."""
         packing, gpus = self._packings.packing(group, gpu_type), self._types()[gpu_type]
         sent = self._on_type[gpu_type] if gpu_type else self.on_gpus
-        if self.growing:  # nothing is queued beyond what runs, since Ray would ask for a machine for that
+        if self.growing:  # nothing is queued beyond running calls, since Ray would request a machine for it
             return sent / packing.slots(self._useful_gpus(group, packing, gpus))
         return sent / packing.calls_in_flight(gpus)
 
     def _useful_gpus(self, group: str, packing: GpuPacking, there: int) -> int:
-        """The number of GPUs to divide a group's jobs among; on a growing cluster as many as they are worth."""
+        """The number of GPUs to divide a group's jobs among; on a growing cluster, the number that is worthwhile."""
         if not self.growing:
             return there
         jobs = len(self._ready.get(group, ())) + self._jobs_on_gpus
         return packing.useful_gpus(jobs, self._seconds.get(group, 0.0), there)
 
     def _leave_gpu(self, call: Call) -> None:
-        """Count a call that has come back or was taken back."""
+        """Count a call that has returned or was taken back."""
         if call.gpus:
             self.on_gpus -= 1
             self._on_type[call.gpu_type] -= 1
@@ -281,7 +281,7 @@ class Schedule:
             self._sent[self.group(call.items[0].key)] -= 1
 
     def _asks(self, key: str) -> bool:
-        """Whether the key's task asks for a GPU."""
+        """Whether the key's task needs a GPU."""
         return marks(self.plan.jobs[key].function).gpus > 0
 
     def _item(self, key: str) -> Item:
@@ -305,7 +305,7 @@ class Schedule:
         if seconds is None:
             return 1
         fitting = int(TOGETHER_SECONDS / max(seconds, 1e-9))
-        # Twice as many calls as slots are left at the end, so that no slot waits for the last big call.
+        # Two calls per slot remain at the end, so that no slot waits for a last big call.
         return max(1, min(fitting, TOGETHER_MOST, ready // (2 * self.slots)))
 
     def _learn(self, outcome: Done) -> None:
@@ -316,7 +316,7 @@ class Schedule:
         self._memory[group] = max(outcome.memory, self._memory.get(group, 0))
 
     def _learn_packing(self, finished: Finished) -> None:
-        """Learn from a call on a GPU how many calls may share it and how many jobs a call should carry."""
+        """Update the number of calls per GPU and of jobs per call from the measurements of a call."""
         call = finished.call
         if call.gpus:
             self._leave_gpu(call)
@@ -330,7 +330,7 @@ class Schedule:
         return self.plan.groups[key]
 
     def _enqueue(self, key: str) -> None:
-        """Queue a key that is to be sent and waits for nothing."""
+        """Queue a key if it has to be sent and all its dependencies are done."""
         if self._unmet[key] or key in self._sendable or not self._open(key):
             return
         self._sendable.add(key)
@@ -343,13 +343,13 @@ class Schedule:
         self._ready[group].append(key)
 
     def _send_again(self, keys: Iterable[str], delay: float = 0.0) -> None:
-        """Queue these again as one call, except those that now wait for something; they follow in their turn."""
+        """Queue these again as one call, except keys that now wait for others, which follow later."""
         if again := [key for key in keys if not self._unmet[key]]:
             self._sendable.update(again)
             self._retries.append((again, delay))
 
     def _link(self, key: str, waits: Collection[str]) -> None:
-        """Count what a key waits for, and register it as waiting there."""
+        """Count the unmet dependencies of a key, and register it as their reader."""
         for below in waits:
             self._readers[below].append(key)
         self._unmet[key] = sum(below not in self.done for below in waits)
@@ -368,7 +368,7 @@ class Schedule:
     def _reopen(self, outcome: Missing, call: int) -> None:
         """Compute absent or damaged inputs again; the reader waits for them.
 
-        Two reports may mean one damage: an input that is not done is being computed already, and a report from a
+        Two reports may mean the same damage: an input that is not done is already being computed, and a report from a
         call that was sent before the input was done again is outdated.
         """
         for below in outcome.inputs:
@@ -381,7 +381,7 @@ class Schedule:
                 self._unmet[reader] += 1
                 self._sendable.discard(reader)
             if (times := self._reopened[below]) >= REOPENED:
-                error = f"its result was missing or damaged {times} times when it was to be read; check the disk"
+                error = f"its result was missing or damaged {times} times when read; check the disk"
                 self.failed[below] = Failed(below, error, "")
             if below not in self._unmet:  # it was done from the beginning
                 self._link(below, self.plan.dependencies(below))
@@ -395,6 +395,6 @@ class Schedule:
         if self._deaths[key] >= DEATHS:
             self.failed[key] = Failed(key, f"its worker died {DEATHS} times; the last time: {lost.cause}", "")
         elif self._losses[key] >= FRUITLESS:
-            self.paused = f"nothing can be run: {lost.cause}"
+            self.paused = f"no job can be run: {lost.cause}"
         else:
             self._send_again([key], min(LONGEST_DELAY, 0.25 * 2 ** self._losses[key]))

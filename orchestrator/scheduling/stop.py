@@ -1,4 +1,4 @@
-"""What ends a start early: a signal, a deadline, or a budget that is used up."""
+"""Reasons to end a start early: a signal, a deadline, or an exhausted budget."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from orchestrator.executors.calls import Call
 from orchestrator.spec.options import Execution
 from orchestrator.spec.yaml_file import Prices
 
-GRACE = 10.0  # seconds that running calls have to end once the run is to stop
+GRACE = 10.0  # seconds for running calls to end when the run stops
 AGAIN = 1.0  # seconds between further interrupts of a computation in this process
-JOINED = 1.0  # seconds that a thread may take to write its line
+JOINED = 1.0  # seconds for a thread to write its line
 
 
 class OutOfTime(BaseException):
@@ -23,9 +23,9 @@ class OutOfTime(BaseException):
 
 
 class Stop:
-    """Whether to stop, and why; the first reason is kept.
+    """The reason to stop, if any; the first one is kept.
 
-    `running` is the number of running calls, which the message on a signal states.
+    `running` is the number of running calls, for the message on a signal.
     """
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class Stop:
 
     @contextmanager
     def handle_signals(self, tell: Callable[[str], object] = str) -> Iterator[None]:
-        """On the first SIGINT or SIGTERM ask to stop, and report it at once; on the second end the process."""
+        """On the first SIGINT or SIGTERM, request a stop and report it at once; on the second, end the process."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        ours = False  # whether a signal was what asked to stop
+        ours = False  # whether a signal requested the stop
 
         def handle_signal(number: int, _frame: FrameType | None) -> None:
             nonlocal ours
@@ -81,16 +81,16 @@ class Stop:
             self._inside = False
 
     def _message(self) -> str:
-        calls = "what is running" if self.running == 0 else f"{self.running} running call{'s'[: self.running != 1]}"
-        return f"stopping: nothing more is begun, {calls} may take {GRACE:.0f} s to end; Ctrl-C again to stop at once"
+        calls = "running work" if self.running == 0 else f"{self.running} running call{'s'[: self.running != 1]}"
+        return f"stopping: no new job is started, {calls} may take {GRACE:.0f} s to end; Ctrl-C again to stop at once"
 
 
 @contextmanager
 def _call_on_signal(numbers: Collection[int], call: Callable[[], object]) -> Iterator[None]:
-    """Call this in a thread of its own when the first of these signals arrives.
+    """Call a function in a separate thread when the first of these signals arrives.
 
-    Handlers in Python wait until the main thread is back from the library that it is in, which may take seconds; the
-    interpreter writes the number of a signal into a pipe when it arrives.
+    Python's signal handlers wait until the main thread returns from a library call, which may take seconds; the
+    interpreter writes the number of a signal to a pipe as soon as it arrives.
     """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -99,7 +99,7 @@ def _call_on_signal(numbers: Collection[int], call: Callable[[], object]) -> Ite
     def watch() -> None:
         while arrived := os.read(reading, 1):
             if arrived[0] in numbers:
-                with suppress(Exception):  # nobody may be there to be told
+                with suppress(Exception):  # the output may be closed
                     call()
                 return
 
@@ -119,10 +119,9 @@ HOUR = 3600.0  # seconds
 
 
 class Budget:
-    """Counts the hours that calls hold GPUs, or a processor if they ask for no GPU, whatever becomes of them.
+    """Counts the GPU hours of calls, or processor hours of calls without a GPU, regardless of their outcome.
 
-    A call that holds a quarter of a GPU for an hour uses a quarter of a GPU hour. Raises nothing: `spent` gives the
-    reason to stop.
+    A call that holds a quarter of a GPU for an hour uses a quarter of a GPU hour. `spent` gives the reason to stop.
     """
 
     def __init__(self, execution: Execution) -> None:
@@ -132,7 +131,7 @@ class Budget:
         self.limited = self._most_gpu_hours is not None or self._most_cost is not None
 
     def charge(self, calls: Iterable[Call], seconds: float) -> None:
-        """Count calls that have run side by side for so long."""
+        """Count simultaneous calls that have run for these seconds."""
         for call in calls:
             if call.gpus:
                 self.gpu_hours += call.gpus * seconds / HOUR
@@ -141,15 +140,15 @@ class Budget:
 
     @property
     def cost(self) -> float:
-        """What was used at the prices, in their currency."""
+        """The cost of the used hours, in the currency of the prices."""
         return self.gpu_hours * self._prices.gpu + self.cpu_hours * self._prices.cpu
 
     @property
     def spent(self) -> str | None:
-        """The reason to stop; None while there is something left."""
+        """The reason to stop; None while the budget is not exhausted."""
         if self._most_gpu_hours is not None and self.gpu_hours >= self._most_gpu_hours:
-            return f"{self.gpu_hours:.3g} GPU hours are used, of at most {self._most_gpu_hours:g} (--max-gpu-hours)"
+            return f"used {self.gpu_hours:.3g} GPU hours, limit {self._most_gpu_hours:g} (--max-gpu-hours)"
         if self._most_cost is not None and self.cost >= self._most_cost:
             unit = f" {self._prices.currency}".rstrip()
-            return f"{self.cost:.3g}{unit} are spent, of at most {self._most_cost:g}{unit} (--max-cost)"
+            return f"spent {self.cost:.3g}{unit}, limit {self._most_cost:g}{unit} (--max-cost)"
         return None

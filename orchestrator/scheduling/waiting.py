@@ -1,4 +1,4 @@
-"""The clock of a driver, how long its calls may take, and what it says while it waits."""
+"""The clock of a driver, the time limits of its calls, and its messages while it waits."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from orchestrator.executors.calls import Call
 from orchestrator.quantities import format_count, format_duration
 from orchestrator.store.holder import Holder
 
-FLOOR = 600.0  # seconds that any call gets: a worker may have to load, compile or wait for a slow disk first
-TIMES = 20.0  # of the longest that a job of its kind took in this run, on these machines
-UNMEASURED = 3600.0  # seconds that a call gets at least until a job of its kind has ended
-UNPRICED = 86400.0  # seconds that it gets then if nothing is known of its price
+FLOOR = 600.0  # minimum limit of any call in seconds: a worker may load, compile or wait for a slow disk first
+TIMES = 20.0  # limit relative to the longest job of the same kind in this run
+UNMEASURED = 3600.0  # minimum limit in seconds until a job of the same kind has ended
+UNPRICED = 86400.0  # limit in seconds until then if the price is unknown
 # Seconds of waiting before the first line: for other runs or machines, and for our own calls.
 ELSEWHERE, HERE = 10.0, 300.0
-GROWTH, LONGEST = 3.0, 3600.0  # of the time to the next line, which is an hour at most
+GROWTH, LONGEST = 3.0, 3600.0  # factor between the times of lines, and maximum seconds between two
 PATIENCE = FLOOR  # seconds without progress of another run, after which the jobs shared with it are computed here
 
 Claims = Mapping[str, tuple[Holder, set[str], float]]  # by run: its driver, the shared keys, and seconds of no progress
 
 
-PriceOfGroup = Callable[[str], float | None]  # seconds of a job of this group at most, None if that is not known
+PriceOfGroup = Callable[[str], float | None]  # maximum seconds of a job of this group, None if unknown
 
 
 @dataclass(frozen=True)
 class Clock:
-    """`now` in seconds since 1970, `monotonic` in seconds since any fixed time, and `sleep` for so many seconds."""
+    """`now` in seconds since 1970, `monotonic` in seconds since any fixed time, and `sleep` for a number of seconds."""
 
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
@@ -45,9 +45,9 @@ def unknown_price(_group: str) -> float | None:
 class TimeLimits:
     """Time limits of calls in seconds: `given` per job, or learned from jobs of the same kinds.
 
-    Only jobs of this start of the run count: an earlier start may have had faster machines. `price` gives the seconds
-    of one job of a kind that the plan is priced by at most, None if nothing like it was ever timed; kinds of which no
-    job has ended yet are limited by it.
+    Only jobs of this start of the run count: an earlier start may have had faster machines. `price` returns the maximum
+    expected seconds of a job of a kind, None if nothing similar was ever timed; it limits kinds of which no job has
+    ended yet.
     """
 
     def __init__(self, given: float | None = None, price: PriceOfGroup = unknown_price) -> None:
@@ -60,7 +60,7 @@ class TimeLimits:
 
     @property
     def least(self) -> float:
-        """Seconds that every call gets."""
+        """The minimum limit of every call in seconds."""
         return FLOOR if self._given is None else self._given
 
     def learned_limit(self, jobs: Mapping[str, int]) -> float | None:
@@ -72,7 +72,7 @@ class TimeLimits:
         return max(FLOOR, TIMES * sum(count * self._longest[kind] for kind, count in jobs.items()))
 
     def limit(self, jobs: Mapping[str, int]) -> float:
-        """The same, by the prices of kinds of which no job has ended: an hour at least, a day without a price."""
+        """The limit, using prices for kinds of which no job has ended: at least an hour; a day without a price."""
         learned = self.learned_limit(jobs)
         if learned is not None:
             return learned
@@ -88,7 +88,7 @@ class TimeLimits:
 
 
 class Waiting:
-    """Reports what a driver waits for, at growing intervals, until something happens."""
+    """Reports why a driver waits, at growing intervals, until an event occurs."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -97,7 +97,7 @@ class Waiting:
         self._given_up: set[str] = set()
 
     def reset(self, what: str) -> None:
-        """Reset: something happened, or nothing is awaited."""
+        """End a wait: an event occurred, or there is nothing to wait for."""
         self._since.pop(what, None)
 
     def record_waiting(self, what: str, now: float, first: float, line: Callable[[str], str]) -> None:
@@ -112,7 +112,7 @@ class Waiting:
     def deferred_keys(self, claims: Claims, longest: Callable[[set[str]], float | None]) -> set[str]:
         """The keys to leave to runs that made progress within the time limit of their jobs, or PATIENCE if longer.
 
-        Two runs that compute the same are harmless; a run that waits for ever for a stopped or hung one is not.
+        Two runs that compute the same jobs are harmless; a run that waits forever for a stopped or hung one is not.
         """
         keys: set[str] = set()
         for run, (holder, shared, idle) in claims.items():
@@ -122,8 +122,8 @@ class Waiting:
             elif run not in self._given_up:
                 self._given_up.add(run)
                 self._tell(
-                    f"{run} ({holder.name}) has done nothing for {format_duration(idle)}; "
-                    f"the {format_count(len(shared), 'job')} that it shares with this run are computed here"
+                    f"{run} ({holder.name}) has made no progress for {format_duration(idle)}; "
+                    f"computing the {format_count(len(shared), 'job')} that it shares with this run"
                 )
         return keys
 
@@ -136,21 +136,21 @@ class Waiting:
             now,
             ELSEWHERE,
             lambda time: (
-                f"waiting for {who or 'other runs'} for {time}, to compute what this run needs, too; "
-                f"one that does nothing for {format_duration(PATIENCE)} is waited for no longer"
+                f"waiting for {time} for {who or 'other runs'}, which compute jobs that this run also needs; "
+                f"after {format_duration(PATIENCE)} without progress, this run computes them itself"
             ),
         )
 
     def report_machine(self, now: float, lacking: str) -> None:
         """Report that calls wait for a machine with a `lacking` GPU or processor."""
-        hint = "; with `--gpus none` they compute on processors" if lacking == "GPU" else ""
+        hint = "; with `--gpus none` they run on processors" if lacking == "GPU" else ""
         self.record_waiting(
             "machine",
             now,
             ELSEWHERE,
             lambda time: (
-                f"the cluster has had no {lacking} for {time}, and calls wait for one; they begin when a machine with "
-                f"one joins{hint}"
+                f"calls have been waiting for {time} for a {lacking}, which the cluster does not have; they begin "
+                f"when a machine with a {lacking} joins{hint}"
             ),
         )
 
@@ -159,7 +159,7 @@ class Waiting:
     ) -> None:
         """Report running calls, each with its seconds so far.
 
-        `unmeasured` gives the time limit of a call if no job like it has ended yet, which makes it a long one.
+        `unmeasured` returns the time limit of a call if no similar job has ended yet; such a limit is long.
         """
 
         def line(time: str) -> str:
@@ -168,11 +168,11 @@ class Waiting:
             hint = ""
             if limit is not None:
                 hint = (
-                    f"; no job like it has ended yet, so it is ended and sent again after {format_duration(limit)}; "
-                    "`--timeout` (10m, say) sets a shorter limit"
+                    f"; no similar job has ended yet, so it is ended and sent again after {format_duration(limit)}; "
+                    "set a shorter limit with `--timeout`, such as 10m"
                 )
             return (
-                f"nothing has come back for {time}; {format_count(len(calls), 'call')} running, the oldest for "
+                f"no call has returned for {time}; {format_count(len(calls), 'call')} running, the oldest for "
                 f"{format_duration(seconds)}: {oldest.task} {oldest.items[0].key[:12]}{hint}"
             )
 

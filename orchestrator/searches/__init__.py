@@ -1,1 +1,1 @@
-"""Searches: which training remembers least for the accuracy that is needed. Trials are runs; Ray Tune proposes them."""
+"""Searches for the training that memorises least at the required accuracy. Trials are runs, proposed by Ray Tune."""

@@ -1,4 +1,4 @@
-"""What is asked of a search: where it begins, over what, how trials are proposed and stopped, and for how long."""
+"""The definition of a search: its start, its space, and the rules that propose and stop trials."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tasks.contract.objectives import Objectives
 
 SPAN = re.compile(r"(?P<log>log\()?\s*(?P<low>[^\s.,()][^\s,()]*?)\.\.(?P<high>[^\s,()]+?)\s*(?(log)\))")
 HOW = "write it as a,b,c, as low..high or as log(low..high)"
-DIGITS = 3  # significant ones of a value that is drawn from a range: more tell no two trainings apart
+DIGITS = 3  # significant digits of a value drawn from a range; more make no difference to a training
 TRIALS = 24
 EPOCHS, SEED, LINK = "epochs", "seed", "link"  # fields of every audit that trains
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some values, as they are written in a specification."""
+    """A choice between values, in the syntax of a specification."""
 
     values: tuple[str, ...]
 
@@ -54,7 +54,7 @@ class Range:
         return f"log({low}..{high})" if self.log else f"{low}..{high}"
 
     def round_value(self, value: float) -> float | int:
-        """A value drawn from the range, with as many digits as matter."""
+        """A value drawn from the range, rounded to DIGITS."""
         return int(value) if self.whole else min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
 
 
@@ -63,14 +63,14 @@ Space = Mapping[str, Domain]
 
 
 def parse_domains(texts: Iterable[str]) -> dict[str, str]:
-    """The domains of `--over FIELD=DOMAIN`, as text by field. Raises SpecError where a field is given twice."""
+    """The domains of `--over FIELD=DOMAIN`, as text by field. Raises SpecError if a field is given twice."""
     return specification.settings(texts)
 
 
 def space(domains: Mapping[str, Any], types: Mapping[str, type | None]) -> dict[str, Domain]:
-    """The space from each field's domain as text, or as the list of values of a YAML file.
+    """The space from each field's domain, given as text or as the list of values of a YAML file.
 
-    `types` has the type of each field's value where it is a number. Raises SpecError for what is no domain.
+    `types` has the type of each numeric field. Raises SpecError for an invalid domain.
     """
     if not domains:
         raise SpecError("a search needs a field to vary: --over FIELD=A,B,C, or over: in the file")
@@ -83,24 +83,24 @@ def domain(name: str, value: Any, of: type | None = None) -> Domain:
         return _parse_range(name, value, match, of)
     values = _values(name, value)
     if len(values) < 2:
-        raise SpecError(f"over {name} has the one value {text(values[0]):.80}; {HOW}")
+        raise SpecError(f"over {name} has only the value {text(values[0]):.80}; {HOW}")
     if len(set(values)) < len(values):
         raise SpecError(f"over {name} has a value twice: {', '.join(values)}")
     return Choice(values)
 
 
 def size(of: Space) -> int | None:
-    """How many points a space has; None where it is continuous, or a range."""
+    """The number of points of a space; None if it contains a range."""
     counts = [len(domain.values) if isinstance(domain, Choice) else None for domain in of.values()]
     return None if None in counts else math.prod(count for count in counts if count is not None)
 
 
 def _parse_range(name: str, value: str, match: re.Match[str], of: type | None) -> Range:
     if of not in (int, float):
-        raise SpecError(f"over {name} is {value}; a range is for numbers, and this field takes others: {HOW}")
+        raise SpecError(f"over {name} is {value}; this field is not a number, so it cannot have a range: {HOW}")
     low, high = (coerce(match[end], of, f"over {name}") for end in ("low", "high"))
     if not low < high:
-        raise SpecError(f"over {name} is {value}; its first end must be below its second")
+        raise SpecError(f"over {name} is {value}; the first end must be below the second")
     if match["log"] and low <= 0:
         raise SpecError(f"over {name} is {value}; the ends of a logarithmic range must be above 0")
     try:
@@ -123,7 +123,7 @@ def _values(name: str, value: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Settings(SearchOptions):
-    """How a search proceeds, and in `over` what may vary, as text by field. The names are those of the file."""
+    """The settings of a search; `over` has the domains, as text by field. The names are the keys of the file."""
 
     over: Mapping[str, Any] = field(default_factory=dict)
 
@@ -133,7 +133,7 @@ class Settings(SearchOptions):
 
 @dataclass(frozen=True)
 class Search:
-    """A search that can be made: a specification of one cell, and the space around it."""
+    """A valid search: a specification of one cell, and the space around it."""
 
     spec: Spec
     start: Cell
@@ -142,26 +142,26 @@ class Search:
 
     @property
     def objectives(self) -> Objectives:
-        """What the search moves."""
+        """The two objectives of the search."""
         objectives = audits.find(self.start.audit).audit.objectives
         assert objectives is not None
         return objectives
 
     @property
     def allowance(self) -> float:
-        """The utility that may be given up, in its unit."""
+        """The acceptable loss of utility, in its unit."""
         given = self.settings.give_up
         return self.objectives.allowance if given is None else given
 
     @property
     def trials(self) -> int:
-        """How many trials are made; a grid has as many as it has points."""
+        """The number of trials; for a grid, the number of points."""
         points = size(self.space) if self.settings.sampler == "grid" else None
         return points or self.settings.trials or TRIALS
 
     @property
     def name(self) -> str:
-        """The name of its folder, once the start is pinned. More trials, and more time, continue the same search."""
+        """The name of its folder, once the start is pinned. More trials or more time continue the same search."""
         space = {name: str(domain) for name, domain in self.space.items()}
         how = (self.settings.sampler, self.settings.sampler_seed, list(self.settings.rungs), self.settings.keep_one_in)
         content = [KEY_FORMAT, canonical(self.start.config), space, how, self.settings.concurrent > 1]
@@ -169,16 +169,16 @@ class Search:
         return f"{self.start.audit}-search-{digest[:8]}"
 
     def cell(self, choices: Mapping[str, Any], epochs: int | None = None, seed: int | None = None) -> Cell:
-        """The cell of a trial: the start with these fields, for as many epochs as a rung has, and from another seed.
+        """The cell of a trial: the start with these fields, trained for `epochs` and from `seed` if given.
 
-        Raises SpecError where the fields do not go together.
+        Raises SpecError if the fields do not fit together.
         """
         setting = dict(choices)
         if epochs is not None:
             setting[EPOCHS] = epochs
         if seed is not None:
             setting[SEED] = seed
-        # Trainings of one rung go on from those of the one before, at whose end a link ends.
+        # Trainings of a rung continue those of the previous rung, so a link must end there.
         is_linked = bool(find_value(self.start.config, LINK))
         link = {LINK: math.gcd(*self.settings.rungs)} if epochs is not None and not is_linked else {}
         kept = {name: value for name, value in self.spec.set.items() if name not in setting}
@@ -187,19 +187,19 @@ class Search:
 
 
 def build_search(spec: Spec, settings: Settings) -> Search:
-    """The search of a specification and settings, checked. Raises SpecError for what cannot be searched."""
+    """The search of a specification and settings, checked. Raises SpecError if it is invalid."""
     audit = audits.find(spec.audit).audit
     if audit.objectives is None:
         there = [name for name in audits.names() if audits.find(name).audit.objectives is not None]
         raise SpecError(
-            f"{spec.audit} cannot be searched: it trains nothing that could be trained otherwise; "
-            f"{', '.join(there)} can"
+            f"{spec.audit} cannot be searched, because it has no training settings to vary; "
+            f"searches exist for {', '.join(there)}"
         )
     if spec.sweep:
-        raise SpecError(f"{next(iter(spec.sweep))} is swept; a search begins from one config: give it with --over")
+        raise SpecError(f"{next(iter(spec.sweep))} is swept; a search starts from one config: give it with --over")
     cells = resolve_cells(spec)
     if len(cells) > 1:
-        raise SpecError(f"preset {spec.preset} has {len(cells)} cells; a search begins from one config")
+        raise SpecError(f"preset {spec.preset} has {len(cells)} cells; a search starts from one config")
     _check(settings)
     _check_fields(cells[0].config, settings, audit.stopping)
     types = {name: _number(audit.config, _find_path(cells[0].config, name)) for name in settings.over}
@@ -207,7 +207,7 @@ def build_search(spec: Spec, settings: Settings) -> Search:
     searched = Search(spec, cells[0], found, settings)
     if settings.sampler == "grid":
         _check_grid(searched)
-    for name, domain in found.items():  # a slip in a name or value is told before anything is trained
+    for name, domain in found.items():  # a wrong name or value is reported before anything is trained
         ends = (
             domain.values if isinstance(domain, Choice) else tuple(map(domain.round_value, (domain.low, domain.high)))
         )
@@ -217,13 +217,13 @@ def build_search(spec: Spec, settings: Settings) -> Search:
 
 
 def search_from_spec(spec: Spec, over: Mapping[str, Any], settings: Mapping[str, Any]) -> Search:
-    """The search of a specification, whose own settings and domains give way to these. Raises SpecError."""
+    """The search of a specification, overridden by these domains and settings. Raises SpecError."""
     domains = {**spec.search.get("over", {}), **over}
     return build_search(replace(spec, search={}), Settings(**{**spec.search, **settings, "over": domains}))
 
 
 def search_description(searched: Search) -> dict[str, Any]:
-    """The search as stored in its folder: what has to be known to go on with it."""
+    """The search as stored in its folder, with everything needed to continue it."""
     settings = searched.settings
     return {
         "over": {name: str(domain) for name, domain in searched.space.items()},
@@ -240,7 +240,7 @@ def search_description(searched: Search) -> dict[str, Any]:
 
 
 def reopen_search(audit: str, told: Mapping[str, Any], settings: Mapping[str, Any]) -> Search:
-    """The search that `described` has told of; `settings` are given anew, such as more trials."""
+    """The search from its `search_description`, with changed `settings`, such as more trials."""
     names = ("over", "sampler", "sampler_seed", "trials", "keep_one_in", "give_up", "concurrent")
     kept = {name: told[name] for name in names} | {"rungs": tuple(told["rungs"])}
     spec = Spec(audit, told.get("preset"), dict(told.get("set", {})))
@@ -266,27 +266,27 @@ def _check(settings: Settings) -> None:
 def _check_fields(config: Any, settings: Settings, stopping: Stopping | None) -> None:
     if stopping is not None and stopping.is_asked(config):
         raise SpecError(
-            f"{stopping.level} is given; it must be 0 in a search, whose trials are compared by all of their pairs"
+            f"{stopping.level} is given; it must be 0 in a search, which compares trials by all of their pairs"
         )
     if SEED in settings.over:
-        raise SpecError("seed is searched; a search is over trainings, and the luckiest seed is none")
+        raise SpecError("seed is varied; remove it from --over, since a lucky seed is not a better training")
     if settings.rungs and EPOCHS in settings.over:
-        raise SpecError("epochs are searched and rungs are given; rungs are the epochs of every trial")
+        raise SpecError("epochs are varied and rungs are given; remove one, since rungs set the epochs of every trial")
     if settings.rungs and find_value(config, LINK) is None:
-        raise SpecError("rungs are given; a training of this audit cannot be continued")
+        raise SpecError("rungs are given; remove them, since a training of this audit cannot be continued")
 
 
 def _check_grid(searched: Search) -> None:
     ranges = [name for name, domain in searched.space.items() if not isinstance(domain, Choice)]
     if ranges:
-        raise SpecError(f"over {ranges[0]} is a range; a grid needs values, as {ranges[0]}=a,b,c")
+        raise SpecError(f"over {ranges[0]} is a range; a grid needs values, such as {ranges[0]}=a,b,c")
     points, trials = size(searched.space), searched.settings.trials
     if trials is not None and trials != points:
-        raise SpecError(f"trials is {trials} and the grid has {points} points; leave out --trials")
+        raise SpecError(f"trials is {trials}, but the grid has {points} points; leave out --trials")
 
 
 def _check_value(searched: Search, name: str, value: Any) -> None:
-    """Raise SpecError unless the field takes the value, at least beside other fields' values of the space."""
+    """Raise SpecError unless the field accepts the value, alone or together with values of other fields."""
     try:
         searched.cell({name: value})
     except SpecError as error:
@@ -304,20 +304,20 @@ def _check_value(searched: Search, name: str, value: Any) -> None:
 
 
 def _find_path(config: Any, name: str) -> list[str]:
-    """The path of the field that a name stands for, short or in full."""
+    """The full path of the field with this full or short name."""
     paths, _ = find_paths(config, {name: None})
     return paths[name].split(".")
 
 
 def find_value(config: Any, name: str) -> Any:
-    """The value of the field that a name stands for; None if the config has no such field."""
+    """The value of the field with this name; None if the config has no such field."""
     for step in _find_path(config, name):
         config = getattr(config, step, None)
     return config
 
 
 def _number(kind: Any, path: Sequence[str]) -> type | None:
-    """int or float where the field at this path takes a number of that type, else None."""
+    """int or float if the field at this path is a number of that type, else None."""
     first, *rest = path
     types = alternatives(field_types(kind).get(first))
     if rest:

@@ -1,4 +1,4 @@
-"""The evaluation of a trial: one run of the audit, in the process that asks for it."""
+"""The evaluation of a trial: one run of the audit, in the calling process."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from orchestrator.spec.options import Execution
 from orchestrator.store import Store, open_store
 from tasks.contract.objectives import Objective
 
-AGAIN = 1.0  # seconds between looks at a run that another trial has: two may be the same training
+AGAIN = 1.0  # seconds between checks of a run that another trial is computing: two may be the same training
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a process has to know to evaluate trials: the search, its store, how runs are computed, its environment."""
+    """The information for evaluating trials in any process: search, store, execution and environment."""
 
     search: Search
     location: str
@@ -35,7 +35,7 @@ class Evaluation:
     environment: Mapping[str, str]
 
     def enter_environment(self) -> Store:
-        """The store, once this process has the environment of the search."""
+        """Give this process the environment of the search; return the store."""
         os.environ.update(self.environment)
         return open_store(self.location)
 
@@ -49,11 +49,11 @@ class Evaluation:
         part: str = SEARCHED,
         observe: Observer | None = None,
     ) -> Trial:
-        """The trial of these choices, for as many epochs as a rung has, and from another seed, if these are given.
+        """Evaluate the trial of these choices, with other epochs and another seed if given.
 
-        Fields that do not go together make a trial that is refused, a run that fails one that failed, and one that
-        cannot be run for now, such as where the disk is full, one that is cut off. Raises StoreError where the run's
-        results cannot be read.
+        The trial is refused if the fields do not fit together, failed if the run failed, and interrupted if the run
+        cannot continue at present, for example because the disk is full. Raises StoreError if the run's results cannot
+        be read.
         """
         told = Trial(number, part, dict(choices), REFUSED, epochs=epochs, seed=seed)
         try:
@@ -61,7 +61,7 @@ class Evaluation:
             report = self._run(store, cells, observe)
         except SpecError as error:
             return replace(told, note=str(error))
-        except EngramError as error:  # Ray Tune would try again and again
+        except EngramError as error:  # Ray Tune would retry forever
             return replace(told, state=CUT, note=str(error))
         told = replace(told, run=report.run, epochs=epochs or find_value(cells[0].config, EPOCHS))
         told = replace(told, seed=find_value(cells[0].config, SEED))

@@ -1,15 +1,15 @@
-"""What a search recommends: the trial that remembers least for the accuracy that is needed, audited once more.
+"""The recommendation of a search: the trial that memorises least at the required accuracy, audited again.
 
-The rule. Of the whole trials whose utility is at most `allowance` worse than that of the start, the one that remembers
-least is the winner. It was chosen for its number, which is therefore too good; so it and the start are audited again
-with fresh seeds and canaries, the same for both, and the answer rests on these two numbers alone. The winner is
-recommended if the 95 % interval of what it remembers less than the start lies above 0, and if it is again at most
-`allowance` less useful.
+Rule: Among the complete trials whose utility is at most `allowance` worse than that of the start, the winner is the one
+that memorises least. Because it was selected for its estimate, this estimate is biased. Therefore the winner and the
+start are audited again with fresh seeds and canaries, the same for both, and only these two estimates count. The winner
+is recommended if the 95 % interval of its reduction in memorisation is above 0, and if its utility is again at most
+`allowance` worse.
 
-Error. A winner that remembers as much as the start, or more, is recommended in at most 2.5 % of searches, however many
-trials they have. The interval of the difference is that of two independent estimates (MOVER: Donner & Zou 2012,
-"Closed-form confidence intervals for functions of the normal mean and standard deviation", eq. 3); that the two share
-their canaries makes it wider than it need be.
+Error: A winner that memorises at least as much as the start is recommended in at most 2.5 % of searches, for any number
+of trials. The interval of the difference assumes independent estimates (MOVER: Donner & Zou 2012, "Closed-form
+confidence intervals for functions of the normal mean and standard deviation", eq. 3). Because the two share their
+canaries, it is wider than necessary.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ from tasks.contract.certificate import Certificate, Finding, NumberLine
 from tasks.contract.objectives import SHARE, Objective, Objectives
 from tasks.contract.verdict import Meaning
 
-NOT_SHOWN, NOT_USEFUL, NONE = "not shown", "not useful enough", "none"  # answers, besides RECOMMENDED
-HARDLY = 1e-3  # of what may be given up: a difference that is none
+NOT_SHOWN, NOT_USEFUL, NONE = "not shown", "not useful enough", "none"  # answers in addition to RECOMMENDED
+HARDLY = 1e-3  # share of the allowance below which a difference in utility is reported as none
 MEANINGS: Mapping[str, str] = {
-    RECOMMENDED: "the winner memorises less than the start, shown with fresh seeds",
-    NOT_SHOWN: "that the winner memorises less than the start is not shown with fresh seeds",
-    NOT_USEFUL: "the winner memorises less, and costs more than was to be given up",
+    RECOMMENDED: "the winner memorises less than the start, confirmed with fresh seeds",
+    NOT_SHOWN: "fresh seeds do not confirm that the winner memorises less than the start",
+    NOT_USEFUL: "the winner memorises less but loses more utility than allowed",
     NONE: "no trial memorises less than the start and is useful enough",
 }
 RULE = (
-    "Among the trials that are useful enough, the one that memorises least was picked. What is picked for its number "
-    "looks better than it is, as the luckiest of many throws does. So it and the training that the search began from "
-    "were both audited again, with random numbers that the search had not used, and the answer rests on these two "
-    "audits alone. The trial is recommended if the whole 95 % interval of the difference lies above 0, and if it again "
-    "gives up no more than is allowed."
+    "Among the trials that are useful enough, the one that memorises least was selected. The best of many trials looks "
+    "better than it is, because it was partly lucky. Therefore this trial and the training that the search started "
+    "from were both audited again, with random numbers that the search had not used, and the answer is based on these "
+    "two audits alone. The trial is recommended if the whole 95 % interval of the difference is above 0, and if its "
+    "loss of utility is again within the allowed range."
 )
 ERROR = (
-    "A training that memorises as much as before, or more, is recommended in at most 2.5 of 100 searches, however many "
-    "trials they make."
+    "A training that memorises at least as much as before is recommended in at most 2.5 of 100 searches, for any "
+    "number of trials."
 )
 
 
 def winner(trials: Sequence[Trial], objectives: Objectives, allowance: float) -> Trial | None:
-    """The trial of the search that remembers least among those that are useful enough, and less than the start."""
+    """The trial that memorises least among those that are useful enough and memorise less than the start."""
     start = _find(trials, SEARCHED, START)
     if start is None or not start.whole:
         return None
@@ -74,41 +74,41 @@ def winner(trials: Sequence[Trial], objectives: Objectives, allowance: float) ->
 
 
 def recommend(trials: Sequence[Trial], objectives: Objectives, allowance: float) -> SearchAnswer:
-    """The answer of a search whose winner and start have been audited again, as far as there is one."""
+    """The answer of a search, from the fresh audits of winner and start if they exist."""
     made = [trial for trial in trials if trial.part == SEARCHED and trial.number != START]
     start, best = _find(trials, SEARCHED, START), winner(trials, objectives, allowance)
-    given_up = f"at most {_format_amount(objectives.utility, allowance)} of {objectives.utility.name} given up"
+    given_up = f"a loss of at most {_format_amount(objectives.utility, allowance)} of {objectives.utility.name}"
     if start is None or not start.whole:
-        return SearchAnswer(NONE, "No answer: what the search begins from has no estimate.")
+        return SearchAnswer(NONE, "No answer: the start of the search has no estimate.")
     if best is None:
         return SearchAnswer(
-            NONE, f"None of {len(made)} trials remembers less than what the search began from with {given_up}."
+            NONE, f"None of {len(made)} trials memorises less than the start of the search with {given_up}."
         )
     fresh = [_find(trials, FRESH, number) for number in (START, best.number)]
     if fresh[0] is None or fresh[1] is None or not (fresh[0].whole and fresh[1].whole):
         said = (
-            f"{describe_choices(best)} remembers least in the search, and has not been audited again with fresh seeds."
+            f"{describe_choices(best)} memorises least in the search, but has not been audited again with fresh seeds."
         )
         return SearchAnswer(NOT_SHOWN, f"Nothing is recommended yet: {said}", best.number)
     return _compare_fresh(fresh[0], fresh[1], objectives, allowance)
 
 
 def _less(start: Trial, other: Trial, objectives: Objectives) -> float:
-    """How much less another trial remembers."""
+    """The reduction in memorisation of another trial against the start."""
     assert start.memorization is not None
     assert other.memorization is not None
     return objectives.memorization.sign * (other.memorization.estimate - start.memorization.estimate)
 
 
 def _loss(start: Trial, other: Trial, objectives: Objectives) -> float:
-    """How much less useful another trial is."""
+    """The loss of utility of another trial against the start."""
     assert start.utility is not None
     assert other.utility is not None
     return objectives.utility.sign * (start.utility.estimate - other.utility.estimate)
 
 
 def difference(one: Value, other: Value) -> Value:
-    """One estimate less another that is independent of it, with its 95 % interval; none where one of them has none.
+    """The difference of two independent estimates with its 95 % interval; without one if an estimate has none.
 
     With x - y the difference, [l, u] and [m, v] their intervals,
 
@@ -133,12 +133,12 @@ def difference(one: Value, other: Value) -> Value:
 
 
 def describe_choices(trial: Trial) -> str:
-    """The choices of a trial in words: `dropout=true, learning_rate=0.0003`."""
-    return ", ".join(f"{name}={text(value)}" for name, value in trial.setting.items()) or "what it began from"
+    """The choices of a trial as text: `dropout=true, learning_rate=0.0003`."""
+    return ", ".join(f"{name}={text(value)}" for name, value in trial.setting.items()) or "the start"
 
 
 def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance: float) -> SearchAnswer:
-    """The answer by the fresh audits of the start and the winner."""
+    """The answer from the fresh audits of the start and the winner."""
     memorization, utility = objectives.memorization, objectives.utility
     assert start.memorization is not None
     assert best.memorization is not None
@@ -165,16 +165,16 @@ def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance:
         )
         return SearchAnswer(
             NOT_SHOWN,
-            f"Nothing is recommended: {describe_choices(best)} remembers least in the search, but audited again its "
-            f"{memorization.name} goes {values}: {doubt}.",
+            f"Nothing is recommended: {describe_choices(best)} memorises least in the search, but in the fresh audits "
+            f"its {memorization.name} changes {values}: {doubt}.",
             best.number,
             *ends,
         )
     if lost > allowance:
         return SearchAnswer(
             NOT_USEFUL,
-            f"Nothing is recommended: with {describe_choices(best)} {memorization.name} falls {values}, and at most "
-            f"{_format_amount(utility, allowance)} were to be given up.",
+            f"Nothing is recommended: with {describe_choices(best)} {memorization.name} falls {values}, but a loss of "
+            f"at most {_format_amount(utility, allowance)} is allowed.",
             best.number,
             *ends,
         )
@@ -189,7 +189,7 @@ def _find(trials: Sequence[Trial], part: str, number: int) -> Trial | None:
 
 
 def _format_amount(objective: Objective, value: float) -> str:
-    """An amount of utility in words: of a share in points of a hundred."""
+    """An amount of utility as text; a share in percentage points."""
     if objective.unit == SHARE:
         points = f"{100 * value:.2g}"
         return f"{points} point" if points == "1" else f"{points} points"
@@ -207,12 +207,12 @@ def _number(value: float) -> str:
 
 
 def meaning(answer: SearchAnswer) -> Meaning:
-    """What the answer of a search means."""
+    """The meaning of a search's answer."""
     return Meaning(MEANINGS.get(answer.answer, ""), answer.tone)
 
 
 def certificate(search: SearchResults, objectives: Objectives) -> Certificate | None:
-    """The first page of a search; None as long as it has no answer."""
+    """The first page of a search; None until it has an answer."""
     answer = search.answer
     if answer is None:
         return None
@@ -227,22 +227,20 @@ def certificate(search: SearchResults, objectives: Objectives) -> Certificate | 
 
 
 def question_text(search: SearchResults, objectives: Objectives) -> str:
-    """The question of a search in plain words."""
+    """The question of a search in plain language."""
     memorization, utility = objectives.memorization, objectives.utility
     fields = list(search.settings["over"])
     named_fields = f"{', '.join(fields[:-1])} and {fields[-1]}" if len(fields) > 1 else fields[0]
     return (
-        f"{QUESTION} {format_count(search.planned, 'training')} that "
-        f"differ in {named_fields} were compared with the one that the search began from. What is memorised is "
-        f"measured by {memorization.name} ({memorization.better} is better), what the model is good for by "
-        f"{utility.name} ({utility.better} is better), of which at most "
-        f"{_format_amount(utility, search.settings['give_up'])} "
-        "may be given up."
+        f"{QUESTION} {format_count(search.planned, 'training')} with different "
+        f"{named_fields} were compared with the start of the search. Memorisation is measured by {memorization.name} "
+        f"({memorization.better} is better) and utility by {utility.name} ({utility.better} is better). "
+        f"The allowed loss of utility is {_format_amount(utility, search.settings['give_up'])}."
     )
 
 
 def command(search: SearchResults) -> list[str]:
-    """The words of the command that makes the search."""
+    """The words of the command for this search."""
     settings = search.settings
     words = ["engram", "search", search.audit, *(["--preset", settings["preset"]] if settings.get("preset") else [])]
     words += [f"{name}={text(value)}" for name, value in settings.get("set", {}).items()]
@@ -262,34 +260,32 @@ def _line(answer: SearchAnswer, objectives: Objectives) -> NumberLine | None:
     if answer.estimate is None:
         return None
     memorization = objectives.memorization
-    what = f"by how much less the winner memorises than the start: {memorization.name}, {memorization.unit}"
-    return NumberLine(
-        what, answer.estimate, answer.low, answer.high, null=0.0, null_words="where both memorise the same"
-    )
+    what = f"reduction in memorisation, winner against start: {memorization.name}, {memorization.unit}"
+    return NumberLine(what, answer.estimate, answer.low, answer.high, null=0.0, null_words="if both memorise the same")
 
 
 def _steps(search: SearchResults, answer: SearchAnswer) -> tuple[str, ...]:
-    """What to do next."""
+    """The recommended next steps."""
     if not search.ended:
-        return (f"Go on with the search, which is not finished: engram search --resume {search.name}.",)
+        return (f"Continue the search, which is not finished: engram search --resume {search.name}.",)
     more = f"engram search --resume {search.name} --trials {2 * search.planned}"
     if answer.answer == RECOMMENDED:
         best = search.trial(answer.winner or 0, FRESH)
         chosen = "" if best is None else trial_name({**best, "part": ""})
-        left = "" if best is None else f" What the winner still memorises: engram report {best['run']}."
+        left = "" if best is None else f" For the remaining memorisation of the winner: engram report {best['run']}."
         return (
-            f"Train with {chosen}; then audit the model that you will use, which is another one than these.{left}",
+            f"Train with {chosen}; then audit the model that you will use, which is not one of these.{left}",
             "Keep this page with the files that it names.",
         )
     if answer.answer == NOT_SHOWN:
         return (
-            "Keep the training as it is for now: neither is it shown that the winner memorises as much.",
-            "To show a difference as small, audit more models in every trial (as by canaries= of unique_feature), or "
-            f"look further: {more}.",
+            "Keep the present training for now. The winner may still memorise less; the search could not show it.",
+            "To detect a smaller difference, audit more models in every trial (for example canaries= of "
+            f"unique_feature), or extend the search: {more}.",
         )
     return (
-        f"Look further: {more}, or with other fields by --over.",
-        "Allow more to be given up by --give-up, if less memory is worth that much.",
+        f"Extend the search: {more}, or vary other fields with --over.",
+        "Allow a larger loss of utility with --give-up, if less memorisation is worth it.",
     )
 
 

@@ -1,6 +1,6 @@
 """A search, from its first trial to its recommendation and its page.
 
-Its folder is that of a sweep whose cells are its trials, with the tables `trials` and `front`.
+Its folder has the form of a sweep whose cells are the trials, with the tables `trials` and `front`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from tasks.numerics import seeds
 
 TABLE, FRONT = "trials", "front"
 CARRIED = ("ENGRAM_", "MLFLOW_")  # environment variables that trials in other processes need
-SIGNALS = ("SIGINT", "SIGTERM")  # in the note of a run that they stopped
-SEEDS = 1_000_000  # from which a fresh seed is drawn: few digits, for it is read by people
+SIGNALS = ("SIGINT", "SIGTERM")  # notes of runs stopped by a signal
+SEEDS = 1_000_000  # fresh seeds are below this number: few digits, because people read them
 
 
 class SearchFolder:
-    """What is kept of a search: its settings, its trials so far and what it recommends.
+    """The folder of a search: its settings, its trials so far and its recommendation.
 
-    Results are those of the trials' runs. Everything here follows from them, and is written anew as trials end.
+    All of this is derived from the results of the trials' runs, and rewritten whenever a trial ends.
     """
 
     def __init__(self, journal: Journal, search: Search) -> None:
@@ -54,19 +54,19 @@ class SearchFolder:
         self.trials: dict[tuple[str, int], Trial] = {}
 
     def begin(self, first: str) -> None:
-        """Make the folder, where there is none, with the first cell, the run that the search begins from."""
+        """Create the folder if it does not exist, with the run of the start as the first cell."""
         self.journal.create(self._about([first], [{}], None), None)
         with suppress(OSError, pa.ArrowException):
             rows = pq.read_table(self._file(TABLE)).to_pylist()
             self.trials = {(trial.part, trial.number): trial for trial in read(rows)}
 
     def record(self, trial: Trial) -> None:
-        """Keep what came of a trial. Raises Unwritable."""
+        """Record the outcome of a trial. Raises Unwritable."""
         self.trials[trial.part, trial.number] = trial
         self.write(None)
 
     def write(self, answer: SearchAnswer | None) -> None:
-        """Write the tables and the cells anew, and the answer of a search that has ended."""
+        """Rewrite the tables and the cells, and write the answer of a search that has ended."""
         trials = table(list(self.trials.values()), self.search.objectives)
         for name, rows in ((TABLE, trials), (FRONT, trials.filter(pc.field("front")))):
             self._write(name, rows)
@@ -105,34 +105,34 @@ class SearchFolder:
 
 
 def _search_folder(store: Store, name: str, search: Search) -> SearchFolder:
-    """The folder of this name, which need not be there yet."""
+    """The folder of this name, which may not exist yet."""
     return SearchFolder(Journal(store.folder("runs") / name), search)
 
 
 def _setting(trial: Trial) -> dict[str, Any]:
-    """What tells the run of a trial apart from the others'."""
+    """The fields that distinguish the run of a trial from the other runs."""
     fresh = {"seed": trial.seed} if trial.part == "fresh" else {}
     return {**trial.setting, **fresh}
 
 
 def find_search(store: Store, word: str | None) -> Journal:
-    """The search of this name or beginning of it, the newest one for None. Raises SpecError where there is none."""
+    """The search with this name or prefix, the newest one for None. Raises SpecError if there is none."""
     if word is not None:
         journal = status.find(store, word)
         if "search" not in journal.about():
-            raise SpecError(f"run {journal.run} is no search; it is continued by: engram resume {journal.run}")
+            raise SpecError(f"run {journal.run} is not a search; continue it with: engram resume {journal.run}")
         return journal
     there = [Journal(file.parent) for file in store.folder("runs").glob("*-search-*/run.json")]
     if not there:
-        raise SpecError(f"there are no searches in {store.location}")
+        raise SpecError(f"{store.location} has no searches")
     return max(there, key=lambda journal: (journal.folder / "run.json").stat().st_mtime)
 
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """How a search ended: its folder's name, its trials and its answer.
+    """The outcome of a search: its folder's name, its trials and its answer.
 
-    `left` says what keeps it from having ended, if anything, which may be a signal.
+    `left` is the reason why it has not ended, such as a signal; empty if it has ended.
     """
 
     name: str
@@ -152,23 +152,23 @@ class SearchOutcome:
 
 
 def check(execution: Execution) -> None:
-    """Raise SpecError where a search cannot be computed so."""
+    """Raise SpecError if a search cannot run with these execution settings."""
     if execution.address == "none":
-        raise SpecError("address is none; a search runs on Ray Tune: local, auto or HOST:PORT")
+        raise SpecError("address is none; a search needs Ray Tune: give local, auto or HOST:PORT")
 
 
 def run(search: Search, store: Store, execution: Execution, observe: Observer | None = None) -> SearchOutcome:
-    """Make a search, or continue it.
+    """Run a search, or continue it.
 
-    Raises Held if another living driver has it, SpecError where it cannot be made, and EngramError where nothing more
-    can be run: the same command goes on. So it does where the disk is full, which the result tells.
+    Raises Held if another living driver has it, SpecError if it is invalid, and EngramError if nothing more can run;
+    the same command then continues it. A full disk is reported in the result, and the same command also continues.
     """
     check(execution)
     from orchestrator.executors.connection import connect  # imports ray, as does the next
     from orchestrator.searches import tuning
 
     search = replace(search, start=resolve.pin_cells([search.start], store.digests())[0])
-    kept = "state" if search.settings.rungs else execution.keep  # the next rung goes on from it
+    kept = "state" if search.settings.rungs else execution.keep  # the next rung continues from it
     within = replace(execution, mlflow="off", report=False, keep=kept, stop_after=None)
     environment = {name: value for name, value in os.environ.items() if name.startswith(CARRIED)}
     evaluation = Evaluation(search, store.location, within, environment)
@@ -178,13 +178,13 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
     there.begin(_create_start_run(search, store))
     with lease.acquire([there.journal.folder], tell=lambda line: tell("told", line=line)):
         until = None if search.settings.budget is None else time.monotonic() + search.settings.budget
-        with connect(execution.address or "local"):  # which the search and the runs in this process share
+        with connect(execution.address or "local"):  # shared by the search and the runs in this process
             try:
                 cancellation = Cancellation(store, search.name, time.monotonic)
                 left = _run_trials(tuning.run_tuner, evaluation, there, store, until, cancellation, tell, observe)
                 if not left:
                     left = _audit_again(evaluation, there, store, tell, observe)
-            except Unwritable as error:  # a full disk: what has ended is stored
+            except Unwritable as error:  # a full disk: ended trials are stored
                 left = str(error)
         trials = tuple(there.trials.values())
         answer = recommend(trials, search.objectives, search.allowance)
@@ -198,7 +198,7 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
 
 
 def _create_start_run(search: Search, store: Store) -> str:
-    """The run that the search begins from, with its folder made."""
+    """Create the folder of the run that the search starts from; return its name."""
     plan = plan_of(search.start)
     name = run_id(search.start.audit, list(plan.jobs), search.start.config)
     Journal(store.folder("runs") / name).create(cell_description(search.start), plan)
@@ -215,15 +215,15 @@ def _run_trials(
     tell: Callable[..., None],
     observe: Observer | None,
 ) -> str:
-    """Make the trials of the search; return why not all of them were made, or nothing."""
+    """Run the trials of the search; return why some were not run, or an empty text."""
     search = evaluation.search
-    tell("step", step="auditing what the search begins from")
+    tell("step", step="auditing the start of the search")
     start = evaluation.trial(store, START, {}, observe=_message_observer(observe))
     there.record(start)
     if start.note in SIGNALS:
         return start.note
     if not start.whole:
-        return f"what it begins from is {start.state}: {start.note or 'it has no estimate'}"
+        return f"the audit of its start is {start.state}: {start.note or 'it has no estimate'}"
     broken: list[Trial] = []
     unwritten: list[str] = []
     cancelled: list[str] = []
@@ -233,19 +233,19 @@ def _run_trials(
         made.append(trial)
         try:
             there.record(trial)
-        except Unwritable as error:  # Tune takes what is raised here for a failure of the trial
+        except Unwritable as error:  # Tune would count an exception here as a failure of the trial
             unwritten.append(str(error))
         if trial.state == CUT:
             broken.append(trial)
         tell("told", line=_line(trial, search))
-        tell("step", step=f"{len(made) - len(broken)} of {search.trials} trials made")
+        tell("step", step=f"{len(made) - len(broken)} of {search.trials} trials done")
 
     def over() -> bool:
         if (reason := cancellation.look()) is not None:
             cancelled.append(reason)
         return bool(broken or unwritten or cancelled) or (until is not None and time.monotonic() > until)
 
-    tell("step", step=f"none of {search.trials} trials made")
+    tell("step", step=f"0 of {search.trials} trials done")
     tuned(evaluation, hear, over)
     if broken:
         return f"trial {broken[0].number} was interrupted: {broken[0].note}"
@@ -263,14 +263,14 @@ def _audit_again(
     tell: Callable[..., None],
     observe: Observer | None,
 ) -> str:
-    """Audit the start and the winner with fresh seeds and canaries; return what kept them from it, or nothing."""
+    """Audit the start and the winner with fresh seeds and canaries; return why this failed, or an empty text."""
     search = evaluation.search
     best = winner(list(there.trials.values()), search.objectives, search.allowance)
     if best is None:
         return ""
     seed = _fresh_seed(search)
     for number, setting in ((START, {}), (best.number, best.setting)):
-        tell("step", step=f"auditing {'the winner' if number else 'what the search began from'} with fresh seeds")
+        tell("step", step=f"auditing the {'winner' if number else 'start'} with fresh seeds")
         epochs = search.settings.rungs[-1] if search.settings.rungs and number else None
         trial = evaluation.trial(store, number, setting, epochs, seed, FRESH, _message_observer(observe))
         there.record(trial)
@@ -282,14 +282,14 @@ def _audit_again(
 
 
 def _fresh_seed(search: Search) -> int:
-    """The seed of the fresh audits: another one than the search's, and the same whenever it is continued."""
+    """The seed of the fresh audits: different from the search's seed, and the same whenever it is continued."""
     own = int(find_value(search.start.config, SEED) or 0)
     seed = seeds.derive(own, "fresh audit") % SEEDS
     return seed if seed != own else seed + 1
 
 
 def _line(trial: Trial, search: Search) -> str:
-    """What came of a trial, in a line."""
+    """The outcome of a trial as a line."""
     if trial.memorization is None or trial.utility is None:
         return f"trial {trial.number}: {describe_choices(trial)}: {trial.state}: {trial.note}"
     objectives = search.objectives
@@ -302,7 +302,7 @@ def _line(trial: Trial, search: Search) -> str:
 
 
 def _message_observer(observe: Observer | None) -> Observer | None:
-    """The observer of a run that is one of many: of what it tells, the lines, and not its counts of jobs."""
+    """The observer of one run of many: it receives the run's lines but not its counts of jobs."""
     if observe is None:
         return None
     return lambda event: observe(event) if event["event"] in ("told", "refused", "differs") else None
@@ -321,8 +321,8 @@ def publish_results(
 ) -> tuple[str | None, str | None]:
     """Draw the page of a search and deliver it to MLflow; return the page's path and the tracked run's address.
 
-    Its page leads to those of the runs on which the answer rests, which are drawn, too, and lead back; of other trials
-    `engram report` draws them. What cannot be drawn or delivered is told, and changes nothing of how the search ended.
+    The page links to the pages of the runs that support the answer, which are also drawn and link back; `engram report`
+    draws the pages of other trials. An error in drawing or delivery is reported and does not change the outcome.
     """
     tell = _event_sender(observe)
     page = None
@@ -330,7 +330,7 @@ def publish_results(
         tell("step", step="writing the report")
         try:
             new = pages.page(store.folder("runs", searched.name)) is None
-            if new:  # so that the others find it
+            if new:  # so that the other pages can link to it
                 pages.draw(store, searched.name)
             for run in _supporting_runs(searched):
                 if new or pages.page(store.folder("runs", run)) is None:
@@ -338,12 +338,12 @@ def publish_results(
             page = str(pages.draw(store, searched.name))
         except EngramError as error:
             tell("told", line=str(error))
-    tell("step", step="bringing MLflow up to date")
+    tell("step", step="updating MLflow")
     return page, _deliver(searched, store, execution, tell)
 
 
 def _supporting_runs(searched: SearchOutcome) -> list[str]:
-    """The runs on which the answer rests: those of the start and of the winner, and their fresh audits."""
+    """The runs that support the answer: the start, the winner, and their fresh audits."""
     numbers = (START, searched.answer.winner)
     return list(dict.fromkeys(trial.run for trial in searched.trials if trial.number in numbers and trial.whole))
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 from orchestrator.inspection.search_results import FRESH, SEARCHED
 from tasks.contract.objectives import Objectives
 
-FINISHED, STOPPED, REFUSED, FAILED = "finished", "stopped early", "refused", "failed"  # states, besides CUT
+FINISHED, STOPPED, REFUSED, FAILED = "finished", "stopped early", "refused", "failed"  # states in addition to CUT
 
 TRIALS = pa.schema(
     [
-        ("trial", pa.int32()),  # from 1; 0 is what the search begins from
+        ("trial", pa.int32()),  # from 1; 0 is the start of the search
         ("part", pa.string()),  # search, or fresh: the same setting with fresh seeds and canaries
-        ("setting", pa.string()),  # JSON of the fields that were chosen
+        ("setting", pa.string()),  # JSON of the chosen fields
         ("state", pa.string()),
         ("run", pa.string()),
         ("epochs", pa.int32()),
@@ -27,13 +27,13 @@ TRIALS = pa.schema(
         ("memorization_low", pa.float64()),  # 95 % interval
         ("memorization_high", pa.float64()),
         ("memorization_n", pa.int64()),
-        ("memorization_unit", pa.string()),  # what n counts
+        ("memorization_unit", pa.string()),  # the unit of n
         ("utility", pa.float64()),
         ("utility_low", pa.float64()),
         ("utility_high", pa.float64()),
         ("utility_n", pa.int64()),
         ("utility_unit", pa.string()),
-        ("front", pa.bool_()),  # no finished trial of the search remembers less and is as useful, or is more useful
+        ("front", pa.bool_()),  # no finished trial of the search dominates it
         ("note", pa.string()),
     ]
 )
@@ -41,7 +41,7 @@ TRIALS = pa.schema(
 
 @dataclass(frozen=True)
 class Value:
-    """An estimate with its 95 % interval over n independent units; None where there is none."""
+    """An estimate with its 95 % interval over n independent units; None without an interval."""
 
     estimate: float
     low: float | None = None
@@ -52,7 +52,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Trial:
-    """A training choice and what came of it. Without an estimate, `state` and `note` say why."""
+    """A training choice and its outcome. Without an estimate, `state` and `note` give the reason."""
 
     number: int
     part: str
@@ -67,15 +67,15 @@ class Trial:
 
     @property
     def whole(self) -> bool:
-        """Whether it was trained to its end and has both estimates."""
+        """Whether its training is complete and it has both estimates."""
         return self.state == FINISHED and self.memorization is not None and self.utility is not None
 
 
 def front(trials: Iterable[Trial], objectives: Objectives) -> list[Trial]:
-    """The whole trials of the search that no other one dominates, by memorization, the least first.
+    """The complete trials of the search that no other one dominates, by memorization, the least first.
 
-    One dominates another if neither its memorization nor its utility is worse, and one of them is better. By the
-    estimates alone: their intervals say how sure the front is.
+    A trial dominates another if neither its memorization nor its utility is worse, and one of them is better. Only the
+    estimates are compared; their intervals show the uncertainty of the front.
     """
     there = [trial for trial in trials if trial.whole and trial.part == SEARCHED]
     losses = {id(trial): _losses(trial, objectives) for trial in there}

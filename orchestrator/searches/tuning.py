@@ -1,11 +1,11 @@
-"""Trials proposed, stopped early and run side by side by Ray Tune.
+"""Runs trials with Ray Tune, which proposes them, runs them in parallel and stops them early.
 
-Tune keeps nothing: its folder is temporary. A search that was killed is made again from its first trial with the same
-sampler, and trials whose results are stored cost no training. So it comes to the same trials, in contrast to Tune's
-own resume, which keeps the sampler's state and loses that of the scheduler, and up to some seconds of trials.
+Tune stores nothing: its folder is temporary. A search that was killed starts again from its first trial with the same
+sampler, and trials whose results are stored need no training. It therefore reaches the same trials. Tune's own resume
+would keep the sampler's state but lose the scheduler's, and up to some seconds of trials.
 
-Each trial is an actor that takes no processor: it drives one run of an audit, whose jobs are Ray tasks of their own. An
-actor that has ended a trial takes the next one.
+Each trial is an actor that uses no processor: it drives one run of an audit, whose jobs are separate Ray tasks. An
+actor that has finished a trial takes the next one.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from orchestrator.searches.trials import STOPPED, Trial, Value
 from tasks.contract.extras import OPTUNA
 
 Hear = Callable[[Trial], None]
-EVALUATION, FIELD = "evaluation", "over"  # of Tune's config: what is constant, and what is drawn
+EVALUATION, FIELD = "evaluation", "over"  # keys of Tune's config: the constant part, and the drawn part
 RUNG, MEMORIZATION, UTILITY, TOLD, LAST = "rung", "memorization", "utility", "told", "last"
-HARDLY_ANY = {"memory": 1}  # a trial waits for its jobs, which ask for processors; Tune refuses to ask for nothing
+HARDLY_ANY = {"memory": 1}  # a trial only waits for its jobs, which reserve processors; Tune requires some resource
 WORST = -1e300  # of an objective without an estimate; Tune's schedulers cannot compare a NaN
 QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -46,7 +46,7 @@ QUIET = {
 
 
 class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Tune has no types here
-    """A trial: each step trains it to the next rung, or to its end where there are no rungs."""
+    """A trial: each step trains it to the next rung, or completely if there are no rungs."""
 
     def setup(self, config: dict[str, Any]) -> None:
         self.evaluation: Evaluation = config[EVALUATION]
@@ -62,7 +62,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Tune has no types
         search = self.evaluation.search
         rungs = search.settings.rungs
         epochs = rungs[self.climbed] if rungs else None
-        # The number of the trial is known to the search alone.
+        # Only the search knows the number of the trial.
         trial = self.evaluation.trial(self.store, -1, self.choices, epochs)
         self.climbed += 1
         objectives = search.objectives
@@ -76,7 +76,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Tune has no types
             "done": last,
         }
 
-    def save_checkpoint(self, checkpoint_dir: str) -> None:  # noqa: ARG002 - the store has all there is
+    def save_checkpoint(self, checkpoint_dir: str) -> None:  # noqa: ARG002 - the store has all state
         return None
 
     def load_checkpoint(self, checkpoint: Any) -> None:
@@ -84,21 +84,21 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Tune has no types
 
 
 class Listener(Callback):  # type: ignore[misc]  # nor here
-    """Numbers the trials in the order in which they begin, and passes on what came of each."""
+    """Numbers the trials in the order in which they begin, and reports the outcome of each."""
 
     def __init__(self, hear: Hear) -> None:
         self.hear = hear
         self.numbers: dict[str, int] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune writes down what it would restore a search by, and who hears may hold a terminal."""
+        """Empty: Tune saves this state to restore a search, and `hear` may refer to a terminal."""
         return {}
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:  # noqa: ARG002
         self.numbers.setdefault(trial.trial_id, len(self.numbers) + 1)
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:  # noqa: ARG002
-        if result["done"]:  # by itself, or because the scheduler stops it, which Tune has noted here by now
+        if result["done"]:  # on its own, or stopped by the scheduler, which Tune has recorded here
             told = {**result[TOLD], "number": self.numbers[trial.trial_id]}
             for each in (MEMORIZATION, UTILITY):
                 told[each] = None if told[each] is None else Value(**told[each])
@@ -108,12 +108,12 @@ class Listener(Callback):  # type: ignore[misc]  # nor here
 
 @dataclass
 class Until(Stopper):  # type: ignore[misc]  # nor here
-    """Ends the search when there is a reason to."""
+    """Ends the search once `over()` is true."""
 
     over: Callable[[], bool]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing, as of a `Listener`."""
+        """Empty, as for `Listener`."""
         return {}
 
     def __call__(self, trial_id: str, result: Any) -> bool:  # noqa: ARG002
@@ -124,10 +124,10 @@ class Until(Stopper):  # type: ignore[misc]  # nor here
 
 
 def run_tuner(evaluation: Evaluation, hear: Hear, over: Callable[[], bool]) -> None:
-    """Make the trials of a search, on the Ray cluster that this process is connected to, until `over()` is true.
+    """Run the trials of a search on the connected Ray cluster until `over()` is true.
 
-    `hear` is called in this process with each trial that has ended, whichever way. Raises SpecError where the sampler
-    is not installed.
+    `hear` is called in this process with each trial that has ended, in any state. Raises SpecError if the sampler is
+    not installed.
     """
     search = evaluation.search
     listener = Listener(hear)
@@ -153,7 +153,7 @@ def run_tuner(evaluation: Evaluation, hear: Hear, over: Callable[[], bool]) -> N
         )
         ended = tuner.fit()
         for error in ended.errors:
-            raise EngramError(f"a trial could not be made: {_last_line(error)}")
+            raise EngramError(f"a trial could not be run: {_last_line(error)}")
 
 
 def _domain(search: Search, name: str) -> Any:
@@ -169,7 +169,7 @@ def _domain(search: Search, name: str) -> Any:
 
 
 def _spec_values(search: Search, drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """What was drawn, as it is written in a specification."""
+    """The drawn values in the syntax of a specification."""
     written = {}
     for name, value in drawn.items():
         domain = search.space[name]
@@ -192,10 +192,10 @@ def _sampler(search: Search) -> Any:
 
 
 def _scheduler(search: Search) -> Any:
-    """Successive halving by utility over the rungs: what is not useful early is not trained to its end.
+    """Successive halving by utility over the rungs: a trial with low utility early is not trained completely.
 
-    Not by memorization, which is low wherever little was learnt yet. Li et al. 2020, "A system for massively parallel
-    hyperparameter tuning".
+    Memorization is not used, because it is low whenever little has been learnt. Li et al. 2020, "A system for massively
+    parallel hyperparameter tuning".
     """
     rungs, one_in = search.settings.rungs, search.settings.keep_one_in
     if not rungs:
@@ -211,22 +211,22 @@ def _scheduler(search: Search) -> Any:
 
 
 def _last_line(error: Exception) -> str:
-    """What happened in a trial's process: the last line of the traceback that Ray passes on."""
+    """The error in a trial's process: the last line of the traceback from Ray."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__
 
 
 def _score(value: Value | None, sign: int) -> float:
-    """An objective of which more is better."""
+    """The objective with a sign, so that higher is better."""
     return WORST if value is None else sign * value.estimate
 
 
 @contextmanager
 def _plain() -> Iterator[None]:
-    """Let the trials' actors be as plain as the calls of a run.
+    """Give the trials' actors the same environment as the calls of a run.
 
-    Tune gives its actors a variable for Lightning. Ray hands it on to the calls of a trial, and no worker of a process
-    without it would be taken for them: a search started two sets of workers, and each in two steps.
+    Tune sets a variable for Lightning on its actors. Ray passes it to the calls of a trial, which then cannot use
+    workers started without it: a search started two sets of workers, and each in two steps.
     """
     of_trials = private_ray.trial_variables()
     before = dict(of_trials)
@@ -239,7 +239,7 @@ def _plain() -> Iterator[None]:
 
 @contextmanager
 def _folder() -> Iterator[str]:
-    """A folder for what Tune writes, gone afterwards; Ray's own session lies beside it."""
+    """A temporary folder for Tune's files, next to Ray's session."""
     made = tempfile.mkdtemp(prefix="engram-search-", dir=os.environ.get("RAY_TMPDIR"))
     try:
         yield made

@@ -43,18 +43,18 @@ def find(name: str) -> RegisteredAudit:
     """
     own, offered = _own(), _entry_points()
     if name in own and name in offered:
-        raise EngramError(f"audit {name!r} is our own, and {_source(offered[name])} offers another one of that name")
+        raise EngramError(f"audit {name!r} is part of Engram, and {_source(offered[name])} offers another one")
     if name in own:
         return _load_audit(name, own[name], "AUDIT", own[name])
     if name in offered:
         point = offered[name]
         return _load_audit(name, point.module, point.attr or "AUDIT", _source(point))
     known = names()
-    raise SpecError(f"unknown audit {name!r}; there are {', '.join(known)}{nearest(name, known)}")
+    raise SpecError(f"unknown audit {name!r}; the audits are {', '.join(known)}{nearest(name, known)}")
 
 
 def find_installed(name: str) -> RegisteredAudit | None:
-    """The audit of this name; None if its package is not installed any more, or cannot be imported."""
+    """The audit of this name; None if its package is no longer installed, or cannot be imported."""
     try:
         return find(name)
     except EngramError:
@@ -68,7 +68,7 @@ def _own() -> Mapping[str, str]:
     return _own_on(tuple(tasks.audits.__path__))
 
 
-@functools.cache  # to look reads the folder of each audit, and every command asks several times
+@functools.cache  # each lookup reads the folder of each audit, and every command needs several
 def _own_on(path: tuple[str, ...]) -> Mapping[str, str]:
     modules = pkgutil.iter_modules(path)
     return {module.name: f"tasks.audits.{module.name}" for module in modules if not module.name.startswith("_")}
@@ -108,13 +108,13 @@ def _load_audit(name: str, module: str, attribute: str, source: str) -> Register
 
 def _import_audit(name: str, module: str, files: Mapping[str, SourceFile]) -> ModuleType:
     if not files and module in sys.modules:
-        return sys.modules[module]  # nothing is imported, and to watch takes time with each of thousands of modules
+        return sys.modules[module]  # no import to watch; watching costs time for each of thousands of modules
     with watch_imports(f"audit {name!r}", files):
         return importlib.import_module(module)
 
 
 def _docstring(own: str | None, audit: Audit) -> str:
-    """The docstring of the module that has the audit; of one that only imports it that of the module with its plan."""
+    """The docstring of the module with the audit; if it has none, that of the module with the audit's plan."""
     if own:
         return own
     return getattr(sys.modules.get(getattr(audit.plan, "__module__", "")), "__doc__", None) or ""

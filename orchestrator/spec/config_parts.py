@@ -1,4 +1,4 @@
-"""The parts of a config: its fields, and theirs in turn, walked, changed and written as plain data."""
+"""The parts of a config, recursively: walked, changed, and written as plain data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tasks.contract.alternatives import TYPE, tag_of
 
 
 def parts(value: Any) -> Mapping[str, Any] | None:
-    """The fields of a config by name; None for other values, and for those with an `identity`, such as a data set."""
+    """The fields of a config by name; None for other values, and for values with an `identity`, such as a data set."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type) or hasattr(value, "identity"):
         return None
     return {name: getattr(value, name) for name in field_types(type(value))}
@@ -29,7 +29,7 @@ def walk(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def rebuild(value: Any, change: Callable[[Any, Mapping[Any, Any]], Any]) -> Any:
-    """The value with changed parts, which are fields of a config or elements of a tuple; itself if none changes.
+    """The value with changed parts (fields of a config, or elements of a tuple); the same object if none changes.
 
     `change(part, metadata)` gives the new part; `metadata` is the field's.
     """
@@ -76,7 +76,7 @@ def flatten(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def differing_paths(fields: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[str]:
-    """The dotted paths at which plain configs of one type differ, in order; parts of different types count whole."""
+    """The dotted paths at which plain configs of one type differ; parts of different types differ as a whole."""
     for name, first in fields[0].items():
         values = [config[name] for config in fields]
         tags = {value.get(TYPE) for value in values if isinstance(value, Mapping)}

@@ -1,4 +1,4 @@
-"""The fields of an audit's config as a user sets them: type, default, range, published values and meaning of each."""
+"""The fields of an audit's config as a user sets them: type, default, range, published values and meaning."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAMPLES: Mapping[type, Any] = {str: "x", int: 1, float: 1.0}
 
 @functools.cache
 def meanings(config: Any) -> Mapping[str, str]:
-    """Field -> its meaning in one line; fields without a docstring are left out, as all are without the source."""
+    """Field -> its meaning in one line, without fields that have no docstring; empty if the source is unavailable."""
     found: dict[str, str] = {}
     for kind in reversed(config.__mro__):
         found.update(_field_docstrings(kind) if kind is not object else {})
@@ -61,10 +61,10 @@ def _field_docstrings(kind: Any) -> dict[str, str]:
 class DescribedField:
     """A field by its dotted path.
 
-    `default` is in command-line syntax, `allowed` empty where anything of the type is. `published` are the values of
-    the presets that repeat the paper, each with these presets; None for a setting that the paper does not have, and
-    below another field. `of` names the kinds of value that have the field, where there are several; `below` are the
-    fields of its value. `choices` are the tags of its alternatives, each with what it is.
+    `default` is in command-line syntax. `allowed` is empty if the whole type is allowed. `published` maps the values of
+    the presets that repeat the paper to these presets; None for a setting that the paper does not have, and below
+    another field. `of` names the kinds of value that have the field, if there are several. `below` are the fields of
+    its value. `choices` maps the tags of its alternatives to their descriptions.
     """
 
     path: str
@@ -81,14 +81,14 @@ class DescribedField:
 def describe_fields(audit: Audit, tag: str = "") -> dict[str, DescribedField]:
     """Every field of the audit's config by its dotted path, each before those below it.
 
-    With a tag, the alternatives beside the one with this tag are left out.
+    With a tag, only the alternative with this tag is included.
     """
     config = _example(audit.config, audit)
     return {each.path: each for each in _fields(audit.config, config, audit, "", "", tag)}
 
 
 def find_part(audit: Audit, name: str, part: str) -> list[DescribedField]:
-    """The field of this path and all below it, or those of the alternative with this tag; empty for a preset.
+    """The field of this path and all below it, or the fields of the alternative with this tag; empty for a preset.
 
     `name` is the audit's. Raises SpecError, with the nearest name, if the audit has none of these.
     """
@@ -104,7 +104,7 @@ def find_part(audit: Audit, name: str, part: str) -> list[DescribedField]:
 def find_fields(
     fields: Mapping[str, DescribedField], path: str, audit: str, presets: Iterable[str] = ()
 ) -> list[DescribedField]:
-    """The field of this path and all below it. Raises SpecError with the nearest name where there is none."""
+    """The field of this path and all below it. Raises SpecError with the nearest name if there is none."""
     if path not in fields:
         near = _most_similar_path(path, fields, presets)
         hint = f"did you mean {near!r}?" if near else f"engram show {audit} lists them"
@@ -113,7 +113,7 @@ def find_fields(
 
 
 def _most_similar_path(path: str, fields: Iterable[str], presets: Iterable[str]) -> str:
-    """The field or preset that a wrong path may mean: by its end, as a whole, or by its last part; empty for none."""
+    """The field or preset most similar to a wrong path: by its end, its whole, or its last part; empty for none."""
     ends: dict[str, str] = {}
     for known in fields:
         if known.endswith(f".{path}"):
@@ -123,7 +123,7 @@ def _most_similar_path(path: str, fields: Iterable[str], presets: Iterable[str])
 
 
 def _fields(kind: Any, value: Any, audit: Audit, above: str, of: str, tag: str = "") -> Iterator[DescribedField]:
-    """The fields of this kind; `value` is one of it, None where none could be made."""
+    """The fields of this kind; `value` is an instance, or None if none could be created."""
     means = meanings(kind)
     for name, to in field_types(kind).items():
         path = f"{above}{name}"
@@ -157,7 +157,7 @@ def _fields(kind: Any, value: Any, audit: Audit, above: str, of: str, tag: str =
 
 
 def _configs(to: Any) -> list[Any]:
-    """The dataclasses with fields of their own that a value of this type may be, or its elements."""
+    """The dataclasses with fields that a value of this type, or an element of it, may be."""
     held = [kind for kind in alternatives(to) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")]
     for kind in alternatives(to):
         if get_origin(kind) is tuple:
@@ -178,7 +178,7 @@ def summary_of(kind: Any) -> str:
 
 
 def _type(to: Any) -> str:
-    """A declared type in words."""
+    """A declared type as text."""
     choices = tagged_members(to)
     if choices:
         return "one of " + ", ".join(choices)
@@ -191,7 +191,11 @@ def _type(to: Any) -> str:
         each = [_type(member) for member in members if member is not Ellipsis]
         if Ellipsis not in members:
             return f"[{', '.join(each)}]"
-        return "some of " + each[0].removeprefix("one of ") if get_origin(members[0]) is Literal else f"list: {each[0]}"
+        return (
+            "one or more of " + each[0].removeprefix("one of ")
+            if get_origin(members[0]) is Literal
+            else f"list: {each[0]}"
+        )
     if len(alternatives(to)) > 1:
         return " or ".join("none" if each is type(None) else _type(each) for each in alternatives(to))
     return _type_name(to)
@@ -204,7 +208,7 @@ def _default(kind: Any, name: str, value: Any) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value as it is set: a config by its text form or by its fields; empty where these are many."""
+    """A value in command-line syntax: a config by its text form or its fields; empty if that is long."""
     if isinstance(value, tuple):
         return f"[{','.join(map(value_text, value))}]"
     if dataclasses.is_dataclass(value) and not hasattr(value, "identity"):
@@ -221,12 +225,12 @@ def value_text(value: Any) -> str:
 
 
 def _allowed_values(value: Any, name: str, to: Any) -> str:
-    """The values that the field's type allows, in words; empty where it takes all."""
+    """The values that the field's type allows, as text; empty if it allows all."""
     if value is None:
         return ""
     kinds: tuple[Any, ...] = alternatives(to)
     if Dataset in kinds:
-        return "one of " + ", ".join(DESCRIPTIONS) + ", each perhaps with #HEIGHTxWIDTH, #grey, #rgb or #bits12"
+        return "one of " + ", ".join(DESCRIPTIONS) + ", optionally followed by #HEIGHTxWIDTH, #grey, #rgb or #bits12"
     declared = describe_range(value, name) if isinstance(value, Ranged) else ""
     says = ["" if declared == _type(to) else declared, *(getattr(kind, "choices", "") for kind in kinds)]
     return ", ".join(filter(None, says))
@@ -262,9 +266,9 @@ def _sample(to: Any) -> Any:
 
 
 def _published_values(audit: Audit, path: str) -> dict[str, tuple[str, ...]] | None:
-    """Value -> the presets that repeat the paper with it, in their order; values of many fields are left out.
+    """Value -> the presets that repeat the paper with it, in order; values with many fields are omitted.
 
-    None for a field below one whose value is read from text, or may be left out.
+    None for a field below one whose value is read from text, or is optional.
     """
     if not _is_plain_path(audit.config, path.split(".")[:-1]):
         return None

@@ -1,10 +1,10 @@
-"""Conversion of values to the declared types of their fields, or refusal in one line.
+"""Conversion of values to the declared types of their fields, or a one-line error.
 
     coerce("3", int, "canaries")       -> 3
     coerce(1, float, "learning_rate")  -> 1.0
     coerce("digits", Dataset, "data")  -> Dataset("digits")
 
-Command lines give text, YAML gives values and Python gives either; all are converted to one value, and so to one key.
+Command lines give text, YAML gives values and Python gives either; all are converted to the same value and key.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _replace_below(
 
 
 def _alternatives_with(name: str, declared: Any, path: str) -> str:
-    """`; it is a field of question=documents`, for a field that other alternatives have; else an empty text."""
+    """`; it is a field of question=documents` for a field of other alternatives; otherwise empty."""
     tags = [tag for tag, member in tagged_members(declared).items() if name in field_types(member)]
     return f"; it is a field of {' or '.join(f'{path}={tag}' for tag in tags)}" if tags else ""
 
@@ -193,7 +193,7 @@ def _other_kind(value: Any, to: Any, below: Iterable[tuple[str, ...]]) -> Any:
     """The type of the new value to build from single fields `below`; None if they change the present `value`.
 
     A new value is built if there is none yet, or if `to` is a union and a field is set that another member requires:
-    `feature.words` replaces a glyph by words. An alternative with a tag is never replaced: its tag is to be named.
+    `feature.words` replaces a glyph by words. An alternative with a tag is replaced only by naming another tag.
     """
     if tagged_members(to) and value is not None:
         return None
@@ -214,7 +214,7 @@ def required_fields(kind: Any) -> set[str]:
 
 
 def _unflatten(below: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
-    """The values by their paths as nested mappings, the tag of an alternative as the entry `type` beside its fields."""
+    """The values by their paths as nested mappings; the tag of an alternative is the entry `type` among its fields."""
     tree: dict[str, Any] = {}
     for (*path, last), value in sorted(below.items(), key=lambda item: len(item[0])):
         inner = tree
@@ -252,20 +252,20 @@ def _dataclass(value: Any, to: type, where: str) -> Any:
         except ValueError as error:
             raise SpecError(f"{where} is {value!r}: {error}") from None
     if not isinstance(value, Mapping):
-        raise SpecError(f"{where} is {value!r}; it takes {', '.join(field_types(to))}")
+        raise SpecError(f"{where} is {value!r}; its fields are {', '.join(field_types(to))}")
     known = field_types(to)
     for name in value:
         if name not in known:
-            raise SpecError(f"unknown field {where}.{name}: it has {', '.join(known)}{nearest(str(name), known)}")
+            raise SpecError(f"unknown field {where}.{name}: {where} has {', '.join(known)}{nearest(str(name), known)}")
     for name in known:
         if name in required_fields(to) - set(value):
-            present = f"; {', '.join(value)} alone is given" if value else ""
+            present = f"; only {', '.join(value)} is given" if value else ""
             raise SpecError(f"{where}.{name} is missing{present}")
     return _build(to, {name: readers(to)[name](v, f"{where}.{name}") for name, v in value.items()}, where)
 
 
 def _without_tag(value: Any, to: type, where: str) -> Any:
-    """The fields of an alternative that is given by its tag, alone or as the entry `type` of a mapping."""
+    """The fields of an alternative given by its tag, as text or as the entry `type` of a mapping."""
     named = value.get(TYPE, tag_of(to)) if isinstance(value, Mapping) else value
     if named != tag_of(to):
         raise SpecError(f"{where} is {named!r}; it must be {tag_of(to)}")
@@ -321,7 +321,7 @@ def _union(members: tuple[Any, ...]) -> Reader:
 
 
 def _fit(value: Any, member: Any) -> float:
-    """How well a refused value fits a member of a union; the error of the best member is reported."""
+    """The fit of a refused value to a member of a union; the error of the best member is reported."""
     if not isinstance(member, type) or not dataclasses.is_dataclass(member):
         return 0
     if isinstance(value, member):
@@ -331,7 +331,7 @@ def _fit(value: Any, member: Any) -> float:
         return len(prefix) if value.startswith(prefix) else 0
     if isinstance(value, Mapping):
         known, needed = set(field_types(member)), required_fields(member)
-        # Fields of one member alone are stronger evidence than the number of shared fields.
+        # Fields of a single member are stronger evidence than the number of shared fields.
         return len(known & set(value)) - len(set(value) - known) + len(needed & set(value)) - len(needed - set(value))
     return 0
 

@@ -1,8 +1,8 @@
 """The JSON Schema (draft 2020-12) of an audit's specification file, for editors and for programs that write such files.
 
-Fields, types, ranges, defaults and meanings are those of the audit's configuration. A field may be set below the fields
-that contain it, by its dotted path, or by a short name, as on the command line. What several fields must fulfil
-together is not in the schema; `engram plan FILE` checks it.
+Fields, types, ranges, defaults and meanings come from the audit's configuration. A field may be nested in the fields
+that contain it, or be given by its dotted path or a short name, as on the command line. The schema does not contain
+conditions on several fields; `engram plan FILE` checks them.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _config_properties(kind: Any, definitions: Schema) -> dict[str, Schema]:
 
 
 def _type_schema(to: Any, definitions: Schema) -> Schema:
-    """The schema of a declared type, with those of its ranges that JSON Schema has."""
+    """The schema of a declared type, and of its ranges as far as JSON Schema can express them."""
     schema = _plain_schema(to, definitions)
     if len(alternatives(to)) > 1:  # the ranges are those of its members
         return schema
@@ -139,7 +139,7 @@ def _plain_schema(to: Any, definitions: Schema) -> Schema:
 
 
 def _list_schema(arguments: tuple[Any, ...], definitions: Schema) -> Schema:
-    """A list; as text in command-line syntax, too."""
+    """A list, also as text in command-line syntax."""
     if arguments[1:] == (Ellipsis,):
         listed: Schema = {"type": "array", "items": _type_schema(arguments[0], definitions)}
     else:
@@ -164,7 +164,7 @@ def _reference(kind: Any, definitions: Schema) -> Schema:
 
 
 def _range_schema(allowed: Range, schema: Schema) -> Schema:
-    """The keywords of a range; its words alone where JSON Schema cannot state it."""
+    """The keywords of a range; empty if JSON Schema cannot express it."""
     match allowed:
         case AtLeast(low=low):
             return {"minimum": low}
@@ -193,7 +193,7 @@ def _range_schema(allowed: Range, schema: Schema) -> Schema:
 
 
 def _dotted_fields(config: Any, definitions: Schema) -> dict[str, Schema]:
-    """The fields below others by their dotted paths and, where no field of the config has it, by their last name."""
+    """The nested fields by their dotted paths and, unless a top-level field has it, by their last name."""
     dotted: dict[str, list[Schema]] = {}
     for path, schema in _paths_below(config, "", definitions):
         names = dict.fromkeys((path, path.rpartition(".")[2]))

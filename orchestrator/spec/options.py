@@ -1,8 +1,8 @@
 """The options of a run and of a search, each declared once.
 
-A field of `Execution` or `SearchOptions` has its type, its default, its help and the way its value is read. From these
-declarations come the options of the command line (`cli/options.py`), the keyword arguments of `engram.run` and
-`engram.search` (`python_calls.py`), and the keys below `execution` and `search` in a YAML file (`spec_file.py`).
+A field of `Execution` or `SearchOptions` declares its type, default, help and reader. These declarations become the
+options of the command line (`cli/options.py`), the keyword arguments of `engram.run` and `engram.search`
+(`python_calls.py`), and the keys below `execution` and `search` in a YAML file (`spec_file.py`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _parse_duration(value: str | float) -> float:
         raise SpecError(f"{value!r} is not a duration; write it like 3h50m, 90s or 1d")
     seconds = sum(float(part or 0) * unit for part, unit in zip(parts.groups(), (86400, 3600, 60, 1), strict=True))
     if seconds <= 0:
-        raise SpecError(f"a duration of {value!r} is no time at all; write it like 3h50m, 90s or 1d")
+        raise SpecError(f"a duration of {value!r} is zero; write it like 3h50m, 90s or 1d")
     return seconds
 
 
@@ -64,7 +64,7 @@ def _parse_prices(value: str | os.PathLike[str]) -> Prices:
 
 @dataclass(frozen=True)
 class Option:
-    """How an option is given: its help, the type of its value or the function that reads it, and who takes it."""
+    """An option: its help, the type or reader of its value, and the commands that accept it."""
 
     help: str
     kind: Any
@@ -94,7 +94,7 @@ class Option:
 
 
 def _option(default: Any, help: str, kind: Any, **details: Any) -> Any:
-    """A field of a dataclass that is an option with this default; `details` are the other fields of `Option`."""
+    """A dataclass field that declares an option with this default; `details` are the other fields of `Option`."""
     return dataclass_field(default=default, metadata={Option: Option(help, kind, **details)})
 
 
@@ -105,11 +105,11 @@ def _declared_options(group: type[Any]) -> dict[str, Option]:
 
 @dataclass(frozen=True)
 class Execution:
-    """How a run is computed, tracked and shown; never part of a key."""
+    """Execution, tracking and display of a run; never part of a key."""
 
     address: str | None = _option(
         None,
-        "local, auto, HOST:PORT of a Ray cluster, or none: in this process. [default: local]",
+        "Where jobs run: local, auto, HOST:PORT of a Ray cluster, or none (this process). [default: local]",
         str,
         metavar="ADDRESS",
         variable="RAY_ADDRESS",
@@ -117,67 +117,67 @@ class Execution:
     )
     gpus: GpusName = _option(
         "auto",
-        "Train on a cluster's GPUs: where it has or may get some, never, or wait for one. [default: auto]",
+        "Use of a cluster's GPUs: if it has or can start some, never, or wait for one. [default: auto]",
         str,
         metavar="auto|none|wait",
     )
     gpus_per_job: int = _option(
         1,
-        "GPUs of a machine that each job takes: for models that one cannot hold.",
+        "GPUs per job, of one machine, for models that do not fit on one GPU.",
         int,
         metavar="N",
     )
     together: int | None = _option(  # also the most models that are trained in one step
         None,
-        "Jobs that share a call, at most. [default: auto]",
+        "The maximum number of jobs per call. [default: auto]",
         _parse_together,
         metavar="auto|N",
     )
     way: StrategyName = _option(  # auto: chosen once per run, device and network
         "auto",
-        "How models are trained. [default: auto, the fastest here]",
+        "The training strategy. [default: auto, the fastest on this machine]",
         str,
         metavar="auto|loop|stack|graph",
     )
-    tolerate: int = _option(0, "Finish although this many jobs failed.", int, metavar="N")
+    tolerate: int = _option(0, "Finish even if up to N jobs failed.", int, metavar="N")
     fail_fast: bool = _option(False, "Stop at the first failed job.", bool, not_of=("search",))
     stop_after: float | None = _option(
         None,
-        "Stop after so long, in good order.",
+        "Stop cleanly after this time.",
         _parse_duration,
         metavar="3h50m",
         not_of=("search",),
     )
     max_gpu_hours: float | None = _option(
         None,
-        "Stop, in good order, once this start has used so many.",
+        "Stop cleanly after N GPU hours since this start.",
         float,
         metavar="N",
         not_of=("search",),  # a search has --budget
     )
     max_cost: float | None = _option(
         None,
-        "Stop once this start has cost so much, at --prices.",
+        "Stop cleanly once this start has cost N, at --prices.",
         float,
         metavar="N",
         not_of=("search",),
     )
     prices: Prices | None = _option(
         None,
-        "What an hour costs: gpu, cpu and currency.",
+        "Prices per hour: gpu, cpu and currency.",
         _parse_prices,
         metavar="FILE.yaml",
         not_of=("search",),
     )
     timeout: float | None = _option(
         None,
-        "End a job that takes longer, and send it again; not with --address none. [default: learnt in the run]",
+        "End a job that takes longer, and send it again; not with --address none. [default: learnt during the run]",
         _parse_duration,
         metavar="10m",
     )
     keep: KeepName = _option(  # states that an unfinished run needs are kept in any case
         "none",
-        "Keep the checkpoints of trainings that have ended, to train longer from. [default: none]",
+        "Keep the checkpoints of finished trainings, to extend them later. [default: none]",
         str,
         metavar="state|none",
         not_of=("search",),
@@ -191,7 +191,7 @@ class Execution:
     )
     all_cells: bool = _option(
         False,
-        "Refuse where data of any cell of a preset are missing; without it such cells are left out.",
+        "Refuse to start if data for any cell of a preset are missing; by default such cells are skipped.",
         bool,
         names=("--all",),
         not_of=("resume", "search"),
@@ -199,14 +199,14 @@ class Execution:
     )
     same_code: bool = _option(
         False,
-        "Your code has changed, but computes the same: use results of the code before. The page says so.",
+        "Reuse results of earlier versions of your code, if its changes do not affect them. The report says so.",
         bool,
         not_of=("search",),
         is_in_file=False,
     )
     mlflow: str | None = _option(
         None,
-        "Where runs are tracked. [default: an sqlite file in the store]",
+        "The MLflow tracking store. [default: an SQLite file in the store]",
         str,
         metavar="URI|off",
         variable="MLFLOW_TRACKING_URI",
@@ -222,7 +222,7 @@ class Execution:
     )
     report: bool = _option(
         True,
-        "Write a report at the end. [default: yes]",
+        "Write a report when the run ends. [default: yes]",
         bool,
         names=("--report/--no-report",),
         variable="ENGRAM_REPORT",
@@ -230,14 +230,14 @@ class Execution:
     )
     show_images: bool = _option(
         False,
-        "Write a second page that shows your own data, images or texts.",
+        "Write a second page that shows your own images or texts.",
         bool,
         names=("--show-images", "--show-texts"),
         not_of=("plan", "search"),
     )
     dashboard: bool = _option(
         False,
-        "Start Ray's dashboard with a cluster on this machine, and say where.",
+        "Start Ray's dashboard with a cluster on this machine, and print its address.",
         bool,
         not_of=("plan", "search", "submit"),
     )
@@ -245,26 +245,26 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """How a search proceeds."""
+    """Options of a search."""
 
-    trials: int | None = _option(None, "How many trials. [default: 24; a grid's points]", int, metavar="N")
-    budget: float | None = _option(None, "Begin no trial after so long.", _parse_duration, metavar="2h")
+    trials: int | None = _option(None, "The number of trials. [default: 24; for grid, all points]", int, metavar="N")
+    budget: float | None = _option(None, "Start no trial after this time.", _parse_duration, metavar="2h")
     sampler: SamplerName = _option(
-        "random", "Who proposes trials. [default: random]", str, metavar="random|grid|optuna"
+        "random", "The sampler that proposes trials. [default: random]", str, metavar="random|grid|optuna"
     )
     sampler_seed: int = _option(0, "Seed of the sampler. [default: 0]", int, metavar="N")
     rungs: tuple[int, ...] = _option(
         (),
-        "Epochs after which only the most useful trials go on. [default: none, all are trained]",
+        "Epochs after which only the trials with the best utility continue. [default: none, all continue]",
         tuple[int, ...],
         metavar="E,F,G",
     )
-    keep_one_in: int = _option(3, "Of how many trials one goes on. [default: 3]", int, metavar="N")
+    keep_one_in: int = _option(3, "Continue one of N trials at each rung. [default: 3]", int, metavar="N")
     give_up: float | None = _option(
-        None, "Utility that may be lost, in its unit. [default: the audit's]", float, metavar="X"
+        None, "The acceptable loss of utility, in its unit. [default: the audit's]", float, metavar="X"
     )
     concurrent: int = _option(
-        1, "Trials at one time; with rungs or optuna more than 1 depends on their pace.", int, metavar="N"
+        1, "Simultaneous trials; above 1, results with rungs or optuna depend on timing.", int, metavar="N"
     )
 
 

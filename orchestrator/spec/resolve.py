@@ -24,7 +24,7 @@ from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.notes import data_notes
 
-# A setting of every audit besides the fields of its config: `tiny` reduces data, epochs and members to seconds.
+# A setting of every audit in addition to the fields of its config: `tiny` reduces data, epochs and members to seconds.
 SCALE = "scale"
 SCALES = ("tiny", "full")
 Setting = Mapping[str, Any]
@@ -34,8 +34,8 @@ Setting = Mapping[str, Any]
 class Cell:
     """One audit with one config; `setting` holds the varied fields of a sweep.
 
-    `asked` is the specification of which it is a cell; None if there is none. `stopping` is how its audit ends once it
-    is decided; None for an audit that goes to its end. `accepted` are the changes of the user's code that the user has
+    `asked` is the specification of the cell; None if there is none. `stopping` is the early stopping of its audit; None
+    for an audit that always completes its plan. `accepted` are the changes of the user's code that the user has
     accepted, and `stand_ins` the digests by which changed code enters keys (present -> earlier).
     """
 
@@ -57,14 +57,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A cell of a preset that does not run; `problem` says in one line what this machine does not have of its data."""
+    """A cell of a preset that does not run; `problem` names in one line the data missing on this machine."""
 
     setting: Mapping[str, Any]
     problem: str
 
 
 def is_file(source: str) -> bool:
-    """Whether this names a YAML file, and not an audit."""
+    """Whether this names a YAML file rather than an audit."""
     return Path(source).suffix in (".yaml", ".yml") or "/" in source
 
 
@@ -78,7 +78,7 @@ def read_spec(source: str, flags: Spec) -> Spec:
 
 
 def _override(file: Spec, flags: Spec) -> Spec:
-    """The specification of a file, overridden by the flags, whichever names of a field the two use."""
+    """The specification of a file, overridden by the flags, even if both use different names of a field."""
     merged = file.override_with(flags)
     given = {**flags.set, **flags.sweep}
     if not given:
@@ -95,8 +95,8 @@ def _override(file: Spec, flags: Spec) -> Spec:
 def resolve_cells(spec: Spec) -> list[Cell]:
     """The cells of a specification; data sets are not pinned yet.
 
-    There is one for each config of the preset and combination of the swept values. Cells that have equal configs,
-    because a field is set or by `scale=tiny`, become one run. The setting of a cell has the fields in which the
+    There is one for each config of the preset and combination of the swept values. Cells with equal configs, because
+    a field is set or because of `scale=tiny`, become one run. The setting of a cell has the fields in which the
     preset's configs differ, then the swept fields.
 
     Raises SpecError for an unknown audit, preset or field, and for an invalid value.
@@ -132,7 +132,7 @@ def resolve_cells(spec: Spec) -> list[Cell]:
 
 
 def _settings_of_base(settings: Setting, base: Any, bases: Sequence[Any]) -> Setting:
-    """The settings without fields of alternatives that other configs of the preset have and this one does not."""
+    """The settings without the fields that only alternatives of other configs of the preset have."""
     if len(bases) == 1:
         return settings
     return {
@@ -176,9 +176,9 @@ def build_config(audit: Any, base: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def _below_alternatives(base: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that select alternatives of the config, with those of the fields below them.
+    """The settings that select alternatives of the config, and the settings of the fields below them.
 
-    `scale=tiny` reduces the alternative that is asked for, not the one of the preset.
+    `scale=tiny` reduces the selected alternative, not the one of the preset.
     """
     kind: Any = type(base)
     selected = {name for name, to in field_types(kind).items() if name in settings and tagged_members(to)}
@@ -188,8 +188,8 @@ def _below_alternatives(base: Any, settings: Mapping[str, Any]) -> dict[str, Any
 def pin_cells(cells: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]:
     """The cells with all data sets, files, networks and other pinnable values of their configs pinned to their content.
 
-    `known` caches digests of files by path, size and time, so that they need not be read again. Raises SpecError for
-    an unknown data set, and EngramError if files are missing or not as expected.
+    `known` caches digests of files by path, size and time. Raises SpecError for an unknown data set, and EngramError if
+    files are missing or differ from the expected ones.
     """
     seen: dict[Dataset | Pinnable, Any] = {}
 
@@ -202,7 +202,7 @@ def pin_cells(cells: Iterable[Cell], known: MutableMapping[str, str]) -> list[Ce
 
 
 def _fit(cell: Cell) -> Cell:
-    """The pinned cell; one of `scale=tiny` asks for no more examples than its data set has."""
+    """The pinned cell; with `scale=tiny` it uses at most as many examples as its data set has."""
     given = {**(cell.asked.set if cell.asked else {}), **cell.setting}
     if given.get(SCALE) != "tiny":
         return cell
@@ -210,10 +210,10 @@ def _fit(cell: Cell) -> Cell:
 
 
 def pin_available(cells: Sequence[Cell], known: MutableMapping[str, str]) -> tuple[list[Cell], tuple[LeftOut, ...]]:
-    """The cells whose data and models are on this machine, pinned as by `pinned`; and the cells that are left out.
+    """The pinned cells whose data and models are on this machine, and the cells that are skipped.
 
-    Only of a preset of several cells is any left out, and only where another one is not. Raises what `pinned` does, and
-    SpecError where the specification wants all cells and one of its preset would be left out.
+    Cells are skipped only if the preset has several and at least one can run. Raises the errors of `pin_cells`, and
+    SpecError if a cell would be skipped and the specification requires all cells.
     """
     asked = cells[0].asked
     if asked is None or not _has_several(asked):
@@ -228,14 +228,14 @@ def pin_available(cells: Sequence[Cell], known: MutableMapping[str, str]) -> tup
         except EngramError as error:
             left.append(LeftOut(cell.setting, str(error)))
     if left and asked.all_cells:
-        raise SpecError(f"all cells are wanted, and {len(left)} of {len(cells)} cannot run: {left[0].problem}")
+        raise SpecError(f"all cells are required, but {len(left)} of {len(cells)} cannot run: {left[0].problem}")
     if not here:
         raise EngramError(left[0].problem)
     return here, tuple(left)
 
 
 def _has_several(spec: Spec) -> bool:
-    """Whether a specification begins from a preset of several cells."""
+    """Whether a specification starts from a preset with several cells."""
     from orchestrator.spec.audits import find
 
     return spec.preset is not None and len(_preset(spec, find(spec.audit).audit)) > 1
@@ -246,7 +246,7 @@ def _preset(spec: Spec, audit: Any) -> tuple[Any, ...]:
         try:
             return (audit.config(),)  # the published setting
         except (TypeError, ValueError):
-            raise SpecError(f"{spec.audit} needs a --preset; it has {', '.join(audit.presets)}") from None
+            raise SpecError(f"{spec.audit} needs a --preset: {', '.join(audit.presets)}") from None
     if spec.preset not in audit.presets:
         allowed = ", ".join(audit.presets)
         hint = nearest(spec.preset, audit.presets)
@@ -255,7 +255,7 @@ def _preset(spec: Spec, audit: Any) -> tuple[Any, ...]:
 
 
 def pin_one(thing: Dataset | Pinnable, known: MutableMapping[str, str]) -> Dataset | Pinnable:
-    """What it stands for, pinned: SpecError for the user's slip, EngramError for what the machine does not have."""
+    """The pinned value. Raises SpecError for a user's mistake, and EngramError for data that this machine lacks."""
     try:
         return _pin_data(thing, known) if isinstance(thing, Dataset) else thing.pin(known)
     except UnknownDataset as error:
@@ -286,7 +286,7 @@ def _setting_value(value: Any, given: Any) -> Any:
 
 
 def _pin_parts(value: Any, pin: Callable[[Dataset | Pinnable], Any]) -> Any:
-    """The value with everything in it that can be pinned, however deep."""
+    """The value with all pinnable parts pinned, recursively."""
     if isinstance(value, Dataset | Pinnable):
         return pin(value)
     if isinstance(value, PinnedAs):
@@ -303,7 +303,7 @@ def pinned_data(configs: Iterable[Any]) -> list[Dataset | Pinnable]:
 def describe_data(cells: Sequence[Cell], known: MutableMapping[str, str]) -> list[str]:
     """The notes about the pinned data sets of these cells, one line each.
 
-    Those about a data set (`tasks.datasets.notes`) come first, then those of audits about several.
+    Notes about a single data set (`tasks.datasets.notes`) come first, then the notes of audits about several.
     """
     notes: dict[str, None] = {}
     for thing in pinned_data(cell.config for cell in cells):
@@ -319,7 +319,7 @@ def describe_data(cells: Sequence[Cell], known: MutableMapping[str, str]) -> lis
 def distinguishing_fields(settings: Sequence[Setting]) -> list[str]:
     """A minimal list of fields that distinguish these settings.
 
-    Of fields that vary together (say a network with its batch size) the first one is kept.
+    If fields vary together, such as a network and its batch size, the first one is kept.
     """
     names = list(dict.fromkeys(name for setting in settings for name in setting))
     words = [
@@ -343,7 +343,7 @@ def label(setting: Setting, fields: Iterable[str]) -> str:
 
 
 def left_out_as_json(cells: Sequence[Cell], left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
-    """Each cell that is left out beside those that run: its setting, what it lacks, and both in a line."""
+    """Each skipped cell: its setting, the problem, and both as one line."""
     lines = describe_left_out(cells, left_out)
     return [
         {"setting": dict(cell.setting), "problem": cell.problem, "line": line}
@@ -352,6 +352,6 @@ def left_out_as_json(cells: Sequence[Cell], left_out: Sequence[LeftOut]) -> list
 
 
 def describe_left_out(cells: Sequence[Cell], left_out: Sequence[LeftOut]) -> list[str]:
-    """A line for each cell that is left out, beside those that run: what tells it apart, and what it lacks."""
+    """A line for each skipped cell: the fields that distinguish it from all other cells, and the problem."""
     fields = distinguishing_fields([cell.setting for cell in cells] + [cell.setting for cell in left_out])
-    return [f"left out: {label(cell.setting, fields)}: {cell.problem}" for cell in left_out]
+    return [f"skipped: {label(cell.setting, fields)}: {cell.problem}" for cell in left_out]

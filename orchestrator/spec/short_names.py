@@ -1,9 +1,9 @@
 """Short names of fields: `epochs` for `tuning.epochs`, and `documents.models` for `question.models` of documents.
 
-A name that is no field of the configuration itself may be the last part of a path if one field alone has it, or begin
-with the tag of an alternative, which is then selected. Fields of the selected alternatives come before those of others,
-and a value written with a prefix (`column:trained`) stands for a field whose type has this prefix. The last part may
-also follow a group: `query.secret` for `query.control.secret`.
+A name that is not a top-level field may be the last part of a path if only one field has it, or begin with the tag of
+an alternative, which is then selected. Fields of the selected alternatives take precedence, and a value with a prefix
+(`column:trained`) refers to a field whose type has this prefix. The last part may also follow a group: `query.secret`
+for `query.control.secret`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tasks.contract.alternatives import tag_of, tagged_members
 class _Field:
     """A field by its path, and the tags to set, by the paths of their fields, so that the configuration has it.
 
-    `tags` are those that the field itself may have, and `selected` is the present one. `prefix` begins its values in
-    text form; empty if they begin with anything. `is_absent` is true below an optional field without a value, which the
+    `tags` are the alternatives of the field itself, and `selected` is the present one. `prefix` begins its values in
+    text form; empty if the type has no prefix. `is_absent` is true below an optional field without a value, which the
     setting creates, and `is_unknown` if the alternative has no such field.
     """
 
@@ -55,18 +55,20 @@ def find_paths(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The full path of each setting by its name, and the tags of alternatives that short names select by their fields.
 
-    Names that stand for no field are their own paths. Raises SpecError if a short name stands for several fields, if
-    two names stand for one, and if the fields are of different alternatives. An `overriding` name may stand for a field
-    that another name stands for, too.
+    The path of an unknown name is the name itself. Raises SpecError if a short name is ambiguous, if two names refer to
+    one field, and if the fields belong to different alternatives. An `overriding` name may refer to the same field as
+    another name.
     """
     kind: Any = type(config)
     given = {**settings, **_selections_by_short_names(kind, settings, _list_fields(config, settings))}
     fields = _list_fields(config, given)
     selected: dict[str, str] = {}
-    for name in settings:  # names of which every field is of one alternative decide for the others
+    for name in settings:  # names that belong to one alternative only decide for the others
         for path, tag in _common_selections(_candidates(kind, name, given, fields)).items():
             if selected.setdefault(path, tag) != tag:
-                raise SpecError(f"{name} is a field of {path}={tag}, and another setting is of {path}={selected[path]}")
+                raise SpecError(
+                    f"{name} is a field of {path}={tag}, but another setting belongs to {path}={selected[path]}"
+                )
     decided = {**selected, **given}
     chosen_fields = _list_fields(config, decided) if selected else fields
     paths: dict[str, str] = {}
@@ -80,7 +82,7 @@ def find_paths(
             known = [each for each in candidates if each.path != name and not each.is_unknown]
             if selected and known:
                 others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
-                raise SpecError(f"{name} is not a field of {others}, and another setting is; leave out one of the two")
+                raise SpecError(f"{name} is not a field of {others}, but another setting is; leave out one of the two")
         path = name if field is None else field.path
         if any(paths[other] == path and (other in overriding) == (name in overriding) for other in paths):
             raise SpecError(f"{path} is given twice, once as {name}; give it once")
@@ -104,7 +106,7 @@ def _selections_by_short_names(kind: Any, settings: Mapping[str, Any], fields: l
 
 
 def _common_selections(candidates: list[_Field]) -> dict[str, str]:
-    """The tags that have to be set whichever of these fields is meant."""
+    """The tags that all of these fields require."""
     if not candidates:
         return {}
     first, *others = candidates
@@ -112,9 +114,9 @@ def _common_selections(candidates: list[_Field]) -> dict[str, str]:
 
 
 def _candidates(kind: Any, name: str, settings: Mapping[str, Any], fields: list[_Field]) -> list[_Field]:
-    """The fields that a name may stand for, by its value where their types have a prefix.
+    """The fields that a name may refer to, selected by the prefix of its value if their types have prefixes.
 
-    `kind` is the class of the configuration, and `fields` are those that it has with these settings.
+    `kind` is the class of the configuration; `fields` are its fields with these settings.
     """
     return _with_prefix_of(settings.get(name), _named_fields(kind, name, fields))
 
@@ -139,7 +141,7 @@ def _named_fields(kind: Any, name: str, fields: list[_Field]) -> list[_Field]:
 
 
 def _below_tag(choice: _Field, tag: str, rest: str, fields: list[_Field]) -> Iterator[_Field]:
-    """The fields of the alternative with this tag that `rest` may stand for, its own before those below them."""
+    """The fields of the alternative with this tag that `rest` may refer to, top-level fields first."""
     first, _, last = rest.partition(".")
     selects = choice.select(tag)
     below = [field for field in fields if field.path.startswith(f"{choice.path}.") and field.name == first]
@@ -152,7 +154,7 @@ def _below_tag(choice: _Field, tag: str, rest: str, fields: list[_Field]) -> Ite
 
 
 def _below_group(name: str, fields: list[_Field]) -> Iterator[_Field]:
-    """The fields that a path stands for if some of its groups are left out; empty for the path of a field."""
+    """The fields that a path refers to if some of its groups are omitted; empty for the path of a field."""
     paths = {field.path for field in fields}
     group, _, rest = name.partition(".")
     first, _, last = rest.partition(".")
@@ -181,7 +183,7 @@ def _refuse_other_alternative(config: Any, name: str, settings: Mapping[str, Any
 
 
 def _likeliest(matches: list[_Field]) -> list[_Field]:
-    """The fields that need the fewest tags set; of several, those that are present, or of the alternative so named."""
+    """The fields that need the fewest tags; if several, the present ones, or those of an alternative of that name."""
     fewest = min(((len(field.selects), field.is_absent) for field in matches), default=None)
     likely = [field for field in matches if (len(field.selects), field.is_absent) == fewest]
     if len(likely) > 1:
@@ -190,12 +192,12 @@ def _likeliest(matches: list[_Field]) -> list[_Field]:
 
 
 def _choose(name: str, matches: list[_Field]) -> _Field | None:
-    """The likeliest field; None if there is none. Raises SpecError if there are several."""
+    """The likeliest field; None without matches. Raises SpecError if several are equally likely."""
     likely = _likeliest(matches)
     if len(likely) < 2:
         return likely[0] if likely else None
     forms = " or ".join(_describe_field(field) for field in likely)
-    raise SpecError(f"{name} stands for several fields; write {forms}")
+    raise SpecError(f"{name} is ambiguous; write {forms}")
 
 
 def _describe_field(field: _Field) -> str:
@@ -203,17 +205,17 @@ def _describe_field(field: _Field) -> str:
 
 
 def _list_fields(config: Any, settings: Mapping[str, Any]) -> list[_Field]:
-    """Every field that the configuration has, or has once an alternative is selected that the settings leave open."""
+    """Every field of the configuration, including fields of alternatives that the settings do not exclude."""
     return list(_fields_below(type(config), config, settings, "", {}))
 
 
 def _fields_below(
     kind: Any, value: Any, settings: Mapping[str, Any], above: str, selects: Mapping[str, str], is_absent: bool = False
 ) -> Iterator[_Field]:
-    """Every field of configurations of this class, those of alternatives included.
+    """Every field of configurations of this class, including the fields of alternatives.
 
-    `value` is the present configuration; None if it is of another class, whose defaults count then. If the settings
-    select an alternative, the fields of others are left out.
+    `value` is the present configuration; None if it is of another class, so that the defaults apply. If the settings
+    select an alternative, the fields of the others are omitted.
     """
     for name, to in field_types(kind).items():
         path, present = f"{above}{name}", getattr(kind if value is None else value, name, None)

@@ -1,4 +1,4 @@
-"""One field of a config, read without the others: for answers that are given one by one."""
+"""Reading a single field of a config, for answers that are given one at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.contract.ranges import check_value, field_ranges
 def read_field(kind: Any, path: str, value: Any) -> Any:
     """Convert a value to the type declared at this dotted path below the config type `kind`, and check its range.
 
-    The other fields are not looked at. Raises SpecError for an unknown path and for a value that is refused.
+    The other fields are ignored. Raises SpecError for an unknown path and for an invalid value.
     """
     *above, name = path.split(".")
     for i, step in enumerate(above):
@@ -29,7 +29,7 @@ def read_field(kind: Any, path: str, value: Any) -> Any:
 
 
 def _kind_with_fields(kind: Any, step: str, below: str, path: str) -> Any:
-    """The dataclass that the field `step` of `kind` may hold: of several, the first with the field `below`."""
+    """The dataclass that the field `step` of `kind` may hold; if several, the first with the field `below`."""
     if step not in field_types(kind):
         raise SpecError(f"unknown field {path!r}: {describe_kind(kind)} has {', '.join(field_types(kind))}")
     inner: list[Any] = [each for each in alternatives(field_types(kind)[step]) if dataclasses.is_dataclass(each)]

@@ -15,7 +15,7 @@ from orchestrator.spec.yaml_file import load_yaml
 
 
 def _reader(option: Option) -> Reader:
-    """Read a value as the option does, but refuse text for a number or a truth value, which YAML distinguishes."""
+    """Read a value as the option does, but refuse text for a number or boolean, which YAML distinguishes."""
 
     def read(value: Any, where: str) -> Any:
         converted = option.read(value, where)
@@ -68,13 +68,13 @@ FILE: Mapping[str, Reader] = {
 def read(path: Path) -> specification.Spec:
     """The specification in this file.
 
-    Raises SpecError, in one line, for a file that does not exist, is not YAML, contains anything but plain values, or
-    has keys that are not part of a specification.
+    Raises SpecError for a file that does not exist, is not YAML, contains anything but plain values, or has keys that
+    are not part of a specification.
     """
     value = load_yaml(path)
     if not isinstance(value, Mapping):
         content = "nothing" if value is None else f"a {type(value).__name__}"
-        raise SpecError(f"{path} holds {content}; it must be a mapping with {', '.join(FILE)}")
+        raise SpecError(f"{path} contains {content}; it must be a mapping with {', '.join(FILE)}")
     try:
         file = _entries(value, FILE)
     except SpecError as error:
@@ -99,5 +99,5 @@ def _entries(given: Mapping[Any, Any], known: Mapping[str, Reader], above: str =
     for name in given:
         if name not in known:
             where = f"{above}{name}"
-            raise SpecError(f"unknown key {where!r}; there are {', '.join(known)}{nearest(str(name), known)}")
+            raise SpecError(f"unknown key {where!r}; the keys are {', '.join(known)}{nearest(str(name), known)}")
     return {name: known[name](value, f"{above}{name}") for name, value in given.items() if value is not None}

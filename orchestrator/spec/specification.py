@@ -23,7 +23,7 @@ from tasks.worker.compute_context import STRATEGIES
 
 PLACES = ("none", "local", "auto")  # addresses of clusters that are words
 DEFAULT_CLIENT_PORT = 10001
-# Labels of a name, or an IPv6 address; anything else is refused before a lookup, which may crash on it.
+# Labels of a name, or an IPv6 address. Anything else is refused before a lookup, which may crash on such a name.
 V6 = r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?"
 HOST = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?" + rf"|{V6}|\[{V6}\]", re.ASCII)
 PORT_NUMBER = re.compile("[0-9]{1,5}")
@@ -38,13 +38,13 @@ def host_and_port(address: str) -> tuple[str, int]:
     sound = HOST.fullmatch(host) and len(host) < 256 and PORT_NUMBER.fullmatch(port) and 0 < int(port) < 65536
     if scheme not in ("", "ray") or not sound:
         raise ClusterError(
-            f"{address!r} is no address of a Ray cluster; give HOST:PORT, ray://HOST:PORT, auto, local or none"
+            f"{address!r} is not an address of a Ray cluster; give HOST:PORT, ray://HOST:PORT, auto, local or none"
         )
     return host.strip("[]"), int(port)
 
 
 def absolute_uri(uri: str) -> str:
-    """The URI, or path, independent of the working directory. Raises SpecError if it is not a valid one."""
+    """The URI or path, independent of the working directory. Raises SpecError if it is invalid."""
     if uri.startswith("file:///"):
         return uri
     if uri.startswith(SCHEME):
@@ -54,14 +54,14 @@ def absolute_uri(uri: str) -> str:
     if "://" in uri or uri.startswith("databricks"):
         try:
             parts = urlsplit(uri)
-            parts.port  # noqa: B018 -- raises where it is no number
-        except ValueError as error:  # it may hold a password, so it is not repeated
-            raise SpecError(f"the tracking store's URI is none: {error}; give one, or off") from None
+            parts.port  # noqa: B018 -- raises if it is not a number
+        except ValueError as error:  # it may contain a password, so it is not repeated
+            raise SpecError(f"the tracking store's URI is invalid: {error}; give a valid URI, or off") from None
         if parts.scheme in ("http", "https") and not parts.hostname:
-            raise SpecError(f"the tracking store's URI names no server: {parts.scheme}://HOST:PORT does")
+            raise SpecError(f"the tracking store's URI names no server; write {parts.scheme}://HOST:PORT")
         return uri
     if not uri.strip():
-        raise SpecError("the tracking store's URI is empty; give one, or off")
+        raise SpecError("the tracking store's URI is empty; give a URI, or off")
     return Path(os.path.expanduser(uri)).absolute().as_uri()
 
 
@@ -82,12 +82,12 @@ class Spec:
 
     @property
     def all_cells(self) -> bool:
-        """Whether the run is refused if data of a preset's cell are missing; otherwise such cells are left out."""
+        """Whether the run is refused if data of a preset's cell are missing; otherwise such cells are skipped."""
         return bool(self.execution.get("all_cells"))
 
     @property
     def same_code(self) -> bool:
-        """Whether changes of the user's code are accepted, so that results of the code before are used."""
+        """Whether changes of the user's code are accepted, so that results of the earlier code are reused."""
         return bool(self.execution.get("same_code"))
 
     def override_with(self, other: Spec) -> Spec:
@@ -122,28 +122,25 @@ def execution(spec: Spec) -> Execution:
     if (gpus := given.get("gpus", "auto")) not in GPUS:
         raise SpecError(f"gpus is {gpus!r}; it must be one of {', '.join(GPUS)}{nearest(str(gpus), GPUS)}")
     if gpus == "wait" and address in (None, "local", "none"):
-        raise SpecError("gpus is wait, and no machine joins this one; wait is for clusters, which --address names")
+        raise SpecError("gpus is wait, but no other machine can join; use it with --address of a cluster")
     if (per_job := given.get("gpus_per_job", 1)) < 1:
         raise SpecError(f"gpus_per_job is {per_job}; it must be 1 or more")
     if per_job > 1 and (address == "none" or gpus == "none"):
-        raise SpecError(f"gpus_per_job is {per_job}, and nothing asks for GPUs with address or gpus none; it must be 1")
+        raise SpecError(f"gpus_per_job is {per_job}; it must be 1 if address or gpus is none, which use no GPUs")
     if given.get("dashboard") and address not in (None, "local"):
-        raise SpecError(
-            f"dashboard is of a cluster that the run starts on this machine; the address {address} names "
-            f"{'none' if address == 'none' else 'one that has its own, or has none'}"
-        )
+        raise SpecError(f"dashboard is given with address {address}; it needs address local, which starts a cluster")
     for name in ("max_gpu_hours", "max_cost"):
         if (limit := given.get(name)) is not None and not limit > 0:
             raise SpecError(f"{name} is {limit}; it must be above 0")
     if (given.get("max_cost") is None) != (given.get("prices") is None):
-        raise SpecError("max_cost and prices go together: a limit, and the YAML file of what an hour costs")
+        raise SpecError("max_cost and prices must be given together: a limit, and the YAML file of prices per hour")
     if (uri := given.get("mlflow")) is not None:
         absolute_uri(uri)
     return Execution(**given)
 
 
 def _check_address(address: str) -> None:
-    """Raise SpecError for an invalid address of a cluster; whether one is there is checked when it is used."""
+    """Raise SpecError for an invalid address of a cluster. The cluster itself is checked when it is used."""
     if address not in PLACES:
         try:
             host_and_port(address)
@@ -182,7 +179,7 @@ def sweeps(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def search_domains(given: Any) -> dict[str, Any]:
-    """What may vary, by field; empty for None."""
+    """The values that may vary, by field; empty for None."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -191,7 +188,7 @@ def search_domains(given: Any) -> dict[str, Any]:
 
 
 def _domain(value: Any) -> Any:
-    """Text as it is, values in any collection as a list."""
+    """Text unchanged, values in any collection as a list."""
     return list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) else value
 
 
@@ -213,7 +210,7 @@ def _values(values: Any, where: str) -> tuple[Any, ...]:
 
 
 def name_or_path(value: Any, name: str, meaning: str) -> str:
-    """A text or path as text. Raises SpecError, with what it means, for anything else, and for an empty text."""
+    """A text or path as text. Raises SpecError with the setting's `meaning` for anything else and for an empty text."""
     try:
         found = os.fspath(value)
     except TypeError:

@@ -1,4 +1,4 @@
-"""What `scale=tiny` leaves of a config whose data set is smaller than the embedded one it was written for."""
+"""Fits a `scale=tiny` config to a data set smaller than the embedded one it was written for."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Limits = Callable[[Any], Mapping[str, int]]
 def fit_to_data(config: Any, kept: Container[str], limits: Limits | None = None) -> Any:
     """The config with at most as many `examples` as the data set has, and at most half as many canaries.
 
-    An audit with `limits` of its own says which fields its data bound. Fields whose paths are in `kept` were set by the
-    user and do not change.
+    An audit with its own `limits` declares the fields that its data bound. Fields whose paths are in `kept` were set by
+    the user and do not change.
     """
     fitting = _fitting(config) if limits is None else _within(config, limits(config))
     smaller = {name: value for name, value in fitting if name not in kept}

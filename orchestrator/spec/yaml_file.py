@@ -1,4 +1,4 @@
-"""YAML files of plain values, read with one clear line for whatever is wrong with them, and the prices in one."""
+"""YAML files of plain values, with one-line errors, and the file of prices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST = 1_000_000  # bytes
 
 @dataclass(frozen=True)
 class Prices:
-    """What an hour of a whole GPU and of a processor costs, in any currency."""
+    """Prices of an hour of a whole GPU and of a processor, in any currency."""
 
     gpu: float = 0.0
     cpu: float = 0.0
@@ -27,15 +27,15 @@ class Prices:
 
 
 def read_prices(file: Any) -> Prices:
-    """The prices in a YAML file: `gpu` and `cpu`, of an hour (0 if left out), and `currency`. SpecError for others."""
+    """The prices in a YAML file: `gpu` and `cpu` per hour (default 0), and `currency`. Raises SpecError otherwise."""
     path = Path(coerce(os.fspath(file) if isinstance(file, os.PathLike) else file, str, "prices"))
     given = load_yaml(path)
     if not isinstance(given, Mapping) or not given:
-        raise SpecError(f"{path} holds no prices; write it as gpu: 2.5, cpu: 0.04 (an hour of each), currency: EUR")
+        raise SpecError(f"{path} contains no prices; write gpu: 2.5, cpu: 0.04 (per hour), currency: EUR")
     names = Prices.__dataclass_fields__
     for name in given:
         if name not in names:
-            raise SpecError(f"{path}: unknown key {name!r}; there are {', '.join(names)}{nearest(str(name), names)}")
+            raise SpecError(f"{path}: unknown key {name!r}; the keys are {', '.join(names)}{nearest(str(name), names)}")
     prices = Prices(
         **{name: coerce(value, type(names[name].default), f"{path}: {name}") for name, value in given.items()}
     )
@@ -43,24 +43,24 @@ def read_prices(file: Any) -> Prices:
         if not (value >= 0 and math.isfinite(value)):
             raise SpecError(f"{path}: {name} is {value}; it must be 0 or more")
     if not prices.gpu + prices.cpu:
-        raise SpecError(f"{path}: nothing has a price; give gpu or cpu, of an hour each")
+        raise SpecError(f"{path}: no price is given; give gpu or cpu, per hour")
     return prices
 
 
 def load_yaml(path: Path) -> Any:
-    """What a YAML file holds. Raises SpecError, in one line, where it cannot be read or is not YAML of plain values."""
+    """The content of a YAML file. Raises SpecError if it cannot be read or is not YAML of plain values."""
     try:
         check_regular(path)
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
     except FileNotFoundError:
-        raise SpecError(f"there is no file {path}") from None
+        raise SpecError(f"file {path} does not exist") from None
     except FileError as error:
         raise SpecError(str(error)) from None
     except (OSError, ValueError) as error:
         raise SpecError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > LARGEST:
-        raise SpecError(f"{path} is larger than {LARGEST:,} bytes; so much is not read")
+        raise SpecError(f"{path} is larger than the limit of {LARGEST:,} bytes")
     try:
         return parse_yaml(data)
     except YamlError as error:

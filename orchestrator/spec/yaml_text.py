@@ -1,4 +1,4 @@
-"""Plain values in YAML text, or refusal in one line."""
+"""Plain values in YAML text, or a one-line error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class YamlError(ValueError):
-    """The problem of the text, in one line; `line` and `column` count from 1, None if unknown."""
+    """The problem of the text as one line; `line` and `column` count from 1, None if unknown."""
 
     def __init__(self, problem: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(problem)
@@ -30,9 +30,9 @@ def parse_yaml(text: str | bytes) -> Any:
             try:
                 return super().construct_object(node, deep)
             except (ValueError, LookupError, AttributeError, TypeError) as error:
-                # An unfitting tag or an invalid date raises various exceptions in its constructor.
+                # A wrong tag or an invalid date raises various exceptions in its constructor.
                 kind = node.tag.rpartition(":")[2]
-                problem = f"{node.value!r} is no {kind}"
+                problem = f"{node.value!r} is not a valid {kind}"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""The store: key -> Arrow table with its record, whole or absent. It is the only persistent state."""
+"""The store: key -> Arrow table with its record, complete or absent. It is the only persistent state."""
 
 from __future__ import annotations
 
@@ -34,42 +34,42 @@ __all__ = [
 
 DEFAULT_STORE = "./engram-store"
 STORE_VARIABLE = "ENGRAM_STORE"
-# `s3:/bucket` is a mistyped URI, and as a path it would be a folder of that name.
+# `s3:/bucket` is a mistyped URI, which as a path would name a folder.
 MISTYPED_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/|$)|(s3|az|gs|abfs|https?|file):", re.IGNORECASE)
 _listed: ContextVar[dict[str, Set[str]] | None] = ContextVar("listed", default=None)
 
 
 def store_location(given: str | None) -> str:
-    """The location of the store: the one that is given, else that of ENGRAM_STORE, else the default.
+    """The location of the store: the given one, else ENGRAM_STORE, else the default.
 
-    Raises SpecError if either is set and empty, as it is when a script's variable has no value: the default would be a
-    store that nobody has named.
+    Raises SpecError if either is set but empty, as when a script's variable has no value: the default would then be an
+    unintended store.
     """
     return given_location(given) or DEFAULT_STORE
 
 
 def given_location(given: str | None) -> str | None:
-    """The location that is given, else that of ENGRAM_STORE; None if there is neither. Raises as `store_location`."""
+    """The given location, else ENGRAM_STORE; None if neither is set. Raises as `store_location`."""
     if given is not None:
         if not given.strip():
-            raise SpecError("the store's location is empty; name a folder or bucket, or leave out --store")
+            raise SpecError("the store's location is empty; give a folder or bucket, or leave out --store")
         _check_location(given)
         return given
     from_environment = os.environ.get(STORE_VARIABLE)
     if from_environment is not None and not from_environment.strip():
-        raise SpecError(f"{STORE_VARIABLE} is set and empty; name a folder or bucket, or unset it")
+        raise SpecError(f"{STORE_VARIABLE} is set but empty; give a folder or bucket, or unset it")
     if from_environment is not None:
         _check_location(from_environment)
     return from_environment
 
 
 def open_store(location: str | Path, create: bool = True) -> Store:
-    """Open the store at a path, `file://` URI or in a bucket; with `create`, make it if there is none.
+    """Open the store at a path, `file://` URI or in a bucket; with `create`, create it if it does not exist.
 
     A bucket is `s3://bucket/prefix`, or Azure's `az://container/prefix`.
 
-    Raises StoreError, in one line, if the location cannot be a store: other files there, a newer format, an unreadable
-    marker, a bucket that cannot be reached, a scheme that is not supported. Existing files are never overwritten. Any
+    Raises StoreError if the location cannot be a store: it contains other files, a newer format or an unreadable
+    marker, the bucket cannot be reached, or the scheme is not supported. Existing files are never overwritten. Any
     number of processes may create it at once.
     """
     path = local_path(location)
@@ -83,7 +83,7 @@ def open_store(location: str | Path, create: bool = True) -> Store:
 
 
 def read_each(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, pa.Table | StoreError | OSError]]:
-    """Each key with its table, or the error that reading it raised, in order; concurrently from a remote store."""
+    """Yield each key with its table or read error, in order; a remote store is read concurrently."""
 
     def read(key: str) -> tuple[str, pa.Table | StoreError | OSError]:
         try:
@@ -103,10 +103,10 @@ def read_each(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, pa.Table
 
 @contextmanager
 def list_once() -> Iterator[None]:
-    """Let `stored_keys` list each store at most once inside; what is stored meanwhile is not seen.
+    """Make `stored_keys` list each store at most once inside the block; results stored later are not seen.
 
     A listing reads a folder per first two characters of the keys, or a page of a bucket per thousand results. The pages
-    and answers of a sweep look at the keys many times for each cell.
+    and answers of a sweep need the keys many times for each cell.
     """
     if _listed.get() is not None:
         yield
@@ -119,7 +119,7 @@ def list_once() -> Iterator[None]:
 
 
 def stored_keys(store: Store) -> Set[str]:
-    """The keys of all results, by `store.keys()`; inside `list_once` from its first call there."""
+    """The keys of all results from `store.keys()`, cached inside `list_once`."""
     listed = _listed.get()
     if listed is None:
         return store.keys()
@@ -129,7 +129,7 @@ def stored_keys(store: Store) -> Set[str]:
 
 
 def is_there(location: str | Path) -> bool:
-    """Whether a file or a folder that is not empty, or in a bucket a store, is there. Raises as `open_store` does."""
+    """Whether the location has a file, a folder that is not empty or, in a bucket, a store. Raises as `open_store`."""
     path = local_path(location)
     if path is not None:
         try:
@@ -143,14 +143,14 @@ def is_there(location: str | Path) -> bool:
 
 
 def local_path(location: str | Path) -> Path | None:
-    """The local path of a store; None for one in an object store. Raises StoreError for what is neither."""
+    """The local path of a store; None for an object store. Raises StoreError for any other location."""
     _check_location(str(location))
     scheme, separator, rest = str(location).partition("://")
     if not separator:
         try:
             return _readable(Path(location).expanduser())
         except RuntimeError:
-            raise StoreError(f"cannot open the store {location}: there is no home of that name") from None
+            raise StoreError(f"cannot open the store {location}: there is no user of that name") from None
     if scheme.lower() == "file":
         from urllib.parse import unquote
 
@@ -165,7 +165,7 @@ def _check_location(location: str) -> None:
     if not location.strip():
         raise StoreError("cannot open the store: its location is empty")
     if "\0" in location:
-        raise StoreError(f"cannot open the store {location!r}: no path holds a NUL")
+        raise StoreError(f"cannot open the store {location!r}: a path cannot contain NUL")
     scheme, separator, rest = location.partition("://")
     if separator and not (scheme.lower() in ("s3", "az") or (scheme.lower() == "file" and rest.startswith("/"))):
         raise StoreError(
@@ -176,12 +176,12 @@ def _check_location(location: str) -> None:
     if mistyped is not None:
         scheme = mistyped[1] or mistyped[3]
         raise StoreError(
-            f"cannot open the store {location}: a URI begins with {scheme}://, and a path to such a folder with ./"
+            f"cannot open the store {location}: begin a URI with {scheme}://, or a path to such a folder with ./"
         )
 
 
 def _readable(path: Path) -> Path:
-    """This path. Raises StoreError unless it is valid UTF-8, since Arrow opens no other path."""
+    """The path unchanged. Raises StoreError unless it is valid UTF-8, since Arrow opens no other path."""
     try:
         str(path.absolute()).encode()
     except UnicodeEncodeError:

@@ -1,6 +1,6 @@
 """Atomic file writes, and locks between processes.
 
-A file is written to a temporary name, synced, then put in its place.
+A file is written under a temporary name, synced, then moved to its path.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from orchestrator.store.durability import Names, sync
 
 SUFFIX = ".unfinished"
 
-# This process or machine lacks a resource for a moment. Any other error is permanent: trying again would change
-# nothing until a user frees space, mounts the disk or repairs the folder.
+# Temporary lack of a resource in this process or machine. Any other error is permanent until a user frees space, mounts
+# the disk or repairs the folder.
 PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
 # The disk fails to return the bytes, or the path is not a regular file.
 LOST = {errno.EIO, errno.EISDIR, errno.ELOOP, errno.EBADMSG, errno.EUCLEAN}
-# The disk, or the network to it, is at fault, whatever was asked of it: nothing that this program does helps.
+# The disk, or the network to it, fails for any operation.
 AWAY = {
     *(errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT),
     *(errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.EHOSTDOWN, errno.EREMOTEIO),
 }
-# Some shared file systems have no locks. The locked code is then protected by its order of steps, less strictly.
+# Some shared file systems have no locks. The locked code is then protected, less strictly, by the order of its steps.
 LOCKLESS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
-_numbers = itertools.count()  # of the drafts of this process
-_process = ""  # this process, in their names
+_numbers = itertools.count()  # of this process's drafts
+_process = ""  # this process's part of the drafts' names
 
 
 def link(tmp: Path, path: Path, *parts: bytes | memoryview, names: Names = Names.FOLDER) -> bool:
     """Create a file durably, unless it exists; return whether it was created.
 
-    Linked, not renamed: of two writers the first wins, and what it wrote is never replaced.
+    The file is linked, not renamed: the first of two writers wins, and its file is never replaced.
 
-    Where the names wait for the sync of the file (`names`), the file is linked first, and one sync makes both last. A
-    power cut in between may leave the name without its bytes, so this is for files that verify themselves.
+    If names become durable with the sync of the file (`names`), the file is linked first, and one sync makes both
+    durable. A power cut in between may leave the name without its bytes, so this is for files that verify themselves.
     """
     with _draft(tmp, parts) as (draft, handle):
         if names is not Names.FILE:
@@ -63,7 +63,7 @@ def link(tmp: Path, path: Path, *parts: bytes | memoryview, names: Names = Names
 
 
 def _sync_linked(handle: int, path: Path) -> None:
-    """Sync a file that has its name already, which it loses if it cannot be brought to the disk."""
+    """Sync a file that already has its name; remove the name if the sync fails."""
     try:
         os.fsync(handle)
     except OSError:
@@ -82,9 +82,9 @@ def replace(tmp: Path, path: Path, *parts: bytes | memoryview) -> None:
 
 @contextmanager
 def put_in_place(path: Path) -> Iterator[Path]:
-    """A path beside this one to write a file to, which then takes the place of what is here; unsynced.
+    """Yield a path next to this one to write a file to, which then replaces the file at this path; not synced.
 
-    It is removed if writing fails.
+    The new file is removed if writing fails.
     """
     draft = path.with_name(f".{os.getpid()}.{os.urandom(8).hex()}{SUFFIX}")
     try:
@@ -113,7 +113,7 @@ def _draft(tmp: Path, parts: tuple[bytes | memoryview, ...]) -> Iterator[tuple[s
 
 
 def write_all(handle: int, *parts: bytes | memoryview) -> None:
-    """Write all these bytes to an open file, by one system call where it takes them at once."""
+    """Write all these bytes to an open file, with one system call if possible."""
     rest = [memoryview(part) for part in parts if len(part)]
     while rest:
         written = os.writev(handle, rest)
@@ -124,7 +124,7 @@ def write_all(handle: int, *parts: bytes | memoryview) -> None:
 
 
 def _draft_name() -> str:
-    """A name that no other draft has, on any machine. Only a process's first one takes system calls."""
+    """A name that is unique on all machines. Only a process's first name needs system calls."""
     global _process
     _process = _process or f"{os.getpid()}.{os.urandom(8).hex()}"
     return f"{_process}.{next(_numbers)}{SUFFIX}"
@@ -139,9 +139,9 @@ os.register_at_fork(after_in_child=_forget_process)
 
 
 def make_folder(root: Path, *parts: str) -> Path:
-    """The folder of these names below `root`, created if needed. Raises StoreError where a name can be none."""
+    """The folder of these names below `root`, created if needed. Raises StoreError for an invalid name."""
     if not parts or any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
-        raise StoreError(f"no folder of the store can be called {'/'.join(parts)!r}")
+        raise StoreError(f"{'/'.join(parts)!r} is not a valid name of a folder in the store")
     path = root.joinpath(*parts)
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,7 @@ def make_folder(root: Path, *parts: str) -> Path:
 
 
 def unfinished(name: str) -> bool:
-    """Whether this is the name of a file that its writer has not put in its place yet."""
+    """Whether this is the name of a file that its writer has not completed."""
     return name.endswith(SUFFIX)
 
 
@@ -165,7 +165,7 @@ def sweep(tmp: Path, older: float) -> None:
 
 @contextmanager
 def writing(path: Path, needed: int = 0) -> Iterator[None]:
-    """Raise Unwritable, in one line: what cannot be written, why, and the free space beside the `needed` bytes.
+    """Raise Unwritable with the path, the reason, and the free space if `needed` bytes are given.
 
     Temporary errors (too many open files) are raised unchanged.
     """
@@ -176,7 +176,7 @@ def writing(path: Path, needed: int = 0) -> Iterator[None]:
             raise
         line = f"cannot write {path}: {_why(error)}"
         if (broken := _broken_link(path)) is not None:
-            line = f"cannot write {path}: {broken} is a link to {os.readlink(broken)}, which is not there"
+            line = f"cannot write {path}: {broken} is a link to {os.readlink(broken)}, which does not exist"
         elif needed:
             line += f"; {needed:,} bytes needed, {_free(path)} free"
         raise Unwritable(line) from error

@@ -1,7 +1,7 @@
 """A prefix in an object store, `s3://bucket/prefix` or `az://container/prefix`, and the few operations on it.
 
-Each object is read by one request, and put by one, which is durable and whole when it returns. Conditional puts make
-one of several writers win. No call hangs for longer than about 20 seconds, but for the time that a large object takes.
+Each object is read or put by one request; a put is durable and complete when it returns. Conditional puts let one of
+several writers win. No call hangs for longer than about 20 seconds, plus the transfer time of a large object.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from orchestrator.errors import StoreError, Unwritable
 from orchestrator.store.clouds import CREDENTIALS, ENDPOINTS, Place
 
 REQUEST_SECONDS = 5.0  # until a request is answered: a silent server is given up after 16 s
-SLOWEST = 2**20  # bytes per second: a large object may take as long as it takes at this rate
+SLOWEST = 2**20  # bytes per second: the minimum rate for the time limit of a large object
 PATIENCE = 8.0  # seconds for which a write is retried after network errors
 PAGE = 1000  # objects in a page of a listing
 LOCATION = re.compile(r"((?i:s3|az))://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:/[^/?#]+)*)/*")
-# What the first line of an error of obstore holds, and the message for the user.
+# Text in the first line of an error of obstore -> message for the user.
 CAUSES = {
     "NoSuchBucket": "there is no such bucket",
     "ContainerNotFound": "there is no such container",
-    "http://169.254.": "there are no credentials; {credentials}",  # the machine's role was asked for in vain
+    "http://169.254.": "there are no credentials; {credentials}",  # the request for the machine's role failed
     "ExpiredToken|TokenRefreshRequired": "the credentials have expired; {credentials}",
-    "PermanentRedirect|AuthorizationHeaderMalformed|configured region|301 Moved": "it lies in another region; set "
+    "PermanentRedirect|AuthorizationHeaderMalformed|configured region|301 Moved": "it is in another region; set "
     "AWS_REGION",
     "403 Forbidden|401 Unauthorized|InvalidAccessKeyId|SignatureDoesNotMatch": "access is denied; {credentials}",
     "SlowDown|503 Service|429 Too": "it is too busy",
-    "HTTP error": "it cannot be reached; check the network, and {endpoint} where it is set",
+    "HTTP error": "it cannot be reached; check the network, and {endpoint} if set",
 }
 PASSING = re.compile(r"HTTP error|status code: (?:50\d|429)|SlowDown|OperationAborted|ConditionalRequestConflict")
 INVALID_NAME = re.compile(r'Path "(.*?)"(?: contained|: )', re.DOTALL)  # in an error of obstore
-FIRST_NAMES = re.compile(r"/(?:/|\.\.?(?:/|$))")  # `a//b` and `a/../b` stand before all names of a store in a listing
+FIRST_NAMES = re.compile(r"/(?:/|\.\.?(?:/|$))")  # `a//b` and `a/../b` precede all names of a store in a listing
 UNCONDITIONAL = (
-    "its server overwrites what may only be created (it ignores If-None-Match or If-Match), so two drivers could have "
-    "one run; use a server with conditional puts"
+    "its server ignores If-None-Match or If-Match and overwrites existing objects, so two drivers could have the same "
+    "run; use a server with conditional puts"
 )
 
 
 class Away(StoreError):
-    """The object store cannot be reached for now, or is too busy."""
+    """The object store cannot be reached at present, or is too busy."""
 
 
 @dataclass(frozen=True)
 class Object:
-    """An existing object: its name below the prefix, its size in bytes, when the store wrote it, and its version."""
+    """An existing object: its name below the prefix, its size in bytes, its time of writing, and its version."""
 
     name: str
     size: int
@@ -73,7 +73,7 @@ class Bucket:
         match = LOCATION.fullmatch(location)
         if match is None:
             raise StoreError(
-                f"{location!r} is no place in an object store; give s3://bucket/prefix or az://container/prefix"
+                f"{location!r} is not a location in an object store; give s3://bucket/prefix or az://container/prefix"
             )
         self._place, self._prefix = Place(match[1].lower(), match[2]), match[3].strip("/")
         self.location = f"{self._place.scheme}://{self._place.bucket}{match[3]}"
@@ -86,16 +86,16 @@ class Bucket:
         return self.fetch(name)[0]
 
     def fetch(self, name: str) -> tuple[pa.Buffer, Object]:
-        """All bytes of an object, and what is known of it, by one request."""
+        """All bytes of an object and its description, by one request."""
         with self.reading(name):
             found = obstore.get(self._client, self._path(name))
             return pa.py_buffer(found.bytes()), self._object(found.meta)
 
     def end(self, name: str, size: int) -> pa.Buffer:
-        """The last bytes of an object, at most so many, by one request."""
+        """The last bytes of an object, at most `size`, by one request."""
         with self.reading(name):
             last: Any = {"suffix": size}
-            if self._place.scheme == "az":  # which counts from the front alone, and so is asked twice
+            if self._place.scheme == "az":  # it has no suffix ranges, so a second request is needed
                 last = {"offset": max(0, obstore.head(self._client, self._path(name))["size"] - size)}
             found = obstore.get(self._client, self._path(name), options={"range": last})
             return pa.py_buffer(found.bytes())
@@ -112,34 +112,34 @@ class Bucket:
         return self._put(name, parts, "overwrite")
 
     def create(self, name: str, *parts: bytes | memoryview) -> str | None:
-        """Put an object unless there is one of this name: its version; None if there is one.
+        """Put an object unless one of this name exists; return its version, None if one exists.
 
-        It may be ours: if an answer was lost, the put is tried again.
+        The existing one may be ours: if an answer was lost, the put is repeated.
         """
         with suppress(AlreadyExistsError):
             return self._put(name, parts, "create")
         return None
 
     def replace(self, name: str, data: bytes, tag: str) -> str | None:
-        """Replace an object of this version: its new version; None if there is another, or none."""
+        """Replace an object of this version; return its new version, None if it has another version or is missing."""
         with suppress(PreconditionError, AlreadyExistsError, FileNotFoundError):
             return self._put(name, (data,), {"e_tag": tag})
         return None
 
     def prove_conditions(self, name: str, data: bytes) -> None:
-        """Raise StoreError if the server overwrites an existing object though told not to; asked once."""
+        """Raise StoreError if the server ignores the condition and overwrites an existing object; tested once."""
         if not self._proven:
             if self.create(name, data) is not None or self.replace(name, data, '"of another version"') is not None:
                 raise StoreError(f"cannot use {self.location}: {UNCONDITIONAL}")
             self._proven = True
 
     def delete(self, *names: str) -> None:
-        """Delete objects, if they exist, by one request for a thousand."""
+        """Delete objects if they exist, up to a thousand per request."""
         if not names:
             return
         try:
             obstore.delete(self._client, [self._path(name) for name in names])
-        except FileNotFoundError:  # Azure says so of one of them, and the others may not have been asked for
+        except FileNotFoundError:  # on Azure: one object is missing, and the others may still exist
             for name in names if len(names) > 1 else ():
                 self.delete(name)
         except BaseError as error:
@@ -148,19 +148,19 @@ class Bucket:
     def objects(self, below: str) -> list[Object]:
         """All objects below a folder, recursively; empty if there is no such folder.
 
-        Objects whose names are no paths are left out: Engram has written none of them.
+        Objects whose names are not paths are omitted: Engram writes none.
         """
         return self._list(below)[0]
 
     def invalid_names(self, below: str) -> list[str]:
-        """The names of objects below a folder that are no paths, such as `a/../b`."""
+        """The names of objects below a folder that are not paths, such as `a/../b`."""
         return self._list(below)[1]
 
     def _list(self, below: str) -> tuple[list[Object], list[str]]:
-        """The objects below a folder, and the names there that are no paths.
+        """The objects below a folder, and the names there that are not paths.
 
-        One such name makes the client refuse the page of a listing that holds it. So the folder is then listed folder
-        by folder, and a folder that has the name itself from that name on.
+        A single such name makes the client refuse its page of a listing. The folder is then listed folder by folder,
+        and a folder with such a name after that name.
         """
         with self.reading(below):
             try:
@@ -175,7 +175,7 @@ class Bucket:
     def _list_by_folder(self, prefix: str) -> tuple[list[Object], list[str]]:
         try:
             found = obstore.list_with_delimiter(self._client, prefix or None)
-        except ValueError:  # the prefix itself is no path
+        except ValueError:  # the prefix itself is not a path
             return [], [self._relative(prefix)]
         except InvalidPathError as error:
             return self._list_after(prefix, error)
@@ -188,9 +188,9 @@ class Bucket:
         return objects, invalid
 
     def _list_after(self, prefix: str, error: Exception) -> tuple[list[Object], list[str]]:
-        """What is listed after the names that are no paths. `error` is of the first of them.
+        """The objects after the names that are not paths; `error` is about the first of these names.
 
-        Raises it again if other names may stand before it, which this listing would leave out.
+        Raises it again if other names may precede it, which this listing would omit.
         """
         invalid: list[str] = []
         while True:
@@ -236,7 +236,7 @@ class Bucket:
 
     @contextmanager
     def reading(self, name: str) -> Iterator[None]:
-        """Raise StoreError, in one line, if an object cannot be read; FileNotFoundError if it does not exist."""
+        """Raise StoreError if an object cannot be read; FileNotFoundError if it does not exist."""
         try:
             yield
         except (BaseError, FileNotFoundError) as error:
@@ -253,17 +253,17 @@ class Bucket:
 
 
 def _path_after(name: str) -> str:
-    """A path that follows this name in a listing, with only its own subfolders in between."""
+    """A path that follows this name in a listing, with only the name's own subfolders in between."""
     return f"{name[:-1]}0" if name.endswith("/") else f"{name} "
 
 
 def _seconds(size: int) -> float:
-    """Seconds that so many bytes may take, rounded up to a power of two."""
+    """The time limit in seconds for this number of bytes, rounded up to a power of two."""
     return float(2 ** math.ceil(math.log2(size / SLOWEST)))
 
 
 def _tag(meta: Any) -> str:
-    """The version of an object, in quotes as conditions take it; Azure's listings give it without."""
+    """The version of an object, in quotes, as conditions need it; Azure's listings omit the quotes."""
     tag = str(meta["e_tag"])
     return tag if '"' in tag else f'"{tag}"'
 
@@ -284,5 +284,5 @@ def cause(error: Exception, scheme: str) -> str:
 
 
 def _head(error: Exception) -> str:
-    """What an error of obstore says, in one line, without its source."""
+    """The message of an obstore error as one line, without its source."""
     return " ".join(str(error).partition("\n\nDebug source")[0].split())

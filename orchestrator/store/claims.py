@@ -1,8 +1,8 @@
 """One driver per run across machines: the driver of a run holds its claim in the object store.
 
-A claim is one object, `claims/RUN.json`, which names the driver. It is put on the condition that there is none, or that
-it still is a dead driver's, so that of two drivers one wins. One heart beats for all claims of a driver, in
-`claims/.beats/TOKEN.json`; the age of a claim is judged by the store's clock alone.
+A claim is one object, `claims/RUN.json`, which names the driver. It is put on the condition that none exists, or that
+it still belongs to a dead driver, so that exactly one of two drivers wins. All claims of a driver share one heartbeat,
+`claims/.beats/TOKEN.json`; the age of a claim is judged only by the store's clock.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from orchestrator.store.holder import STALE, Holder, is_local, refusal, this_pro
 
 CLAIMS, BEATS = "claims", ".beats"
 BEAT = 10.0  # seconds between heartbeats
-ATTEMPTS = 6  # to claim a run that others claim and release at the same time
+ATTEMPTS = 6  # to claim a run that other drivers claim and release at the same time
 PAUSE = 0.2  # seconds between attempts, times a random number and the attempt's number
-AT_ONCE = 16  # claims that are put side by side
+AT_ONCE = 16  # simultaneous puts of claims
 
 
 class Claim:
@@ -41,14 +41,14 @@ class Claim:
 
     @property
     def lost(self) -> tuple[str, Holder] | None:
-        """A run that a driver elsewhere has taken over (this machine slept, or was cut off), and its holder; or None.
+        """A run that another driver has taken over (this machine slept or was disconnected), and its holder; or None.
 
-        The driver must stop then.
+        This driver must then stop.
         """
         return self._lost
 
     def release(self) -> None:
-        """Release the runs. No effect if they are lost or released already."""
+        """Release the runs. No effect if they are already lost or released."""
         if self._ended.is_set() or os.getpid() != self._mine.pid:
             return
         self._ended.set()
@@ -63,11 +63,11 @@ class Claim:
 
     def _keep(self) -> None:
         while self._lost is None and not self._ended.wait(self._beat):
-            with suppress(StoreError):  # a temporary failure of the store is no reason to release the runs
+            with suppress(StoreError):  # a temporary failure of the store must not release the runs
                 self._renew()
 
     def _renew(self) -> None:
-        """One heartbeat and one listing, for any number of runs; those of our claims that have gone are put again."""
+        """Send one heartbeat and one listing for all runs; missing claims of ours are put again."""
         self._bucket.put(_beat_name(self._mine.token), b"{}")
         there = {claimed.name: claimed.tag for claimed in self._bucket.objects(CLAIMS)}
         for run, tag in self._tags.items():
@@ -85,10 +85,10 @@ class Claim:
 
 
 def claim(bucket: Bucket, *runs: str, beat: float = BEAT) -> Claim:
-    """Hold runs against drivers on all machines.
+    """Claim runs against drivers on all machines.
 
-    Raises Held, naming the holder, if a living driver has one of them; a dead driver's claim is replaced. Raises
-    Unwritable or StoreError if the object store cannot be used, or does not let one of two drivers win.
+    Raises Held, with the holder's name, if a living driver has one of the runs; a dead driver's claim is replaced.
+    Raises Unwritable or StoreError if the object store cannot be used, or has no conditional puts.
     """
     mine = this_process(time.time())
     tags: dict[str, str] = {}
@@ -108,7 +108,7 @@ def claim(bucket: Bucket, *runs: str, beat: float = BEAT) -> Claim:
 
 
 def _claim(bucket: Bucket, run: str, mine: Holder) -> str:
-    """The version of our claim to a run, once it is ours."""
+    """Claim one run; return the version of the claim."""
     for attempt in range(1, ATTEMPTS + 1):
         if (tag := bucket.create(_name(run), _text(mine))) is not None:
             return tag
@@ -125,7 +125,7 @@ def _claim(bucket: Bucket, run: str, mine: Holder) -> str:
                     bucket.delete(_beat_name(other.token))
                 return tag
         time.sleep(PAUSE * attempt * random.random())
-    raise Held(f"{run} is being claimed by other drivers again and again; try again in a minute")
+    raise Held(f"other drivers keep claiming {run}; try again in a minute")
 
 
 def living(bucket: Bucket) -> dict[str, Holder]:
@@ -145,18 +145,18 @@ def living(bucket: Bucket) -> dict[str, Holder]:
 
 
 def _is_living(holder: Holder, silent: float) -> bool:
-    """Whether a claim's driver lives: one that has not been heard of for long is cut off, if it runs at all."""
+    """Whether a claim's driver lives. A driver without recent heartbeats is disconnected, if it runs at all."""
     return silent <= STALE and holder.alive(silent)
 
 
 def _silence(clock: tuple[float, dict[str, float]], claimed: Object, holder: Holder | None) -> float:
-    """Seconds since the last heartbeat of a claim's driver, or since its claim, by what `_time` says."""
+    """Seconds since the last heartbeat of a claim's driver, or since its claim; `clock` is from `_time`."""
     now, beats = clock
     return now - max(claimed.written.timestamp(), beats.get(holder.token, 0.0) if holder is not None else 0.0)
 
 
 def _time(bucket: Bucket) -> tuple[float, dict[str, float]]:
-    """The time by the store's clock (by ours if nothing can be written there), and that of each driver's last beat."""
+    """The time by the store's clock (ours if the store cannot be written), and the time of each driver's last beat."""
     probe = os.urandom(16).hex()
     try:
         bucket.put(_beat_name(probe), b"{}")
@@ -170,9 +170,9 @@ def _time(bucket: Bucket) -> tuple[float, dict[str, float]]:
 
 
 def _give_back(bucket: Bucket, tags: Mapping[str, str], mine: Holder) -> None:
-    """Remove those of our claims that are still ours.
+    """Remove our claims that are still ours.
 
-    While we beat nobody takes one over, so that none is replaced between the listing and the removal.
+    While our heartbeat is recent no driver takes one over, so that none is replaced between listing and removal.
     """
     with suppress(StoreError):
         ours = {_name(run): tag for run, tag in tags.items()}
@@ -181,7 +181,7 @@ def _give_back(bucket: Bucket, tags: Mapping[str, str], mine: Holder) -> None:
 
 
 def _read(bucket: Bucket, run: str) -> tuple[Holder | None, Object]:
-    """The driver that a claim names, None if it names none, and its object. Raises FileNotFoundError if it has gone."""
+    """The driver that a claim names (None if unreadable) and its object. Raises FileNotFoundError if it is missing."""
     data, claimed = bucket.fetch(_name(run))
     try:
         return Holder(**json.loads(memoryview(data).tobytes())["holder"]), claimed

@@ -1,8 +1,8 @@
-"""Clients of object stores: Amazon's S3, and Azure's blobs; both by the variables that their own tools read.
+"""Clients of object stores, Amazon's S3 and Azure's blobs, configured by the variables of their own tools.
 
-`s3://bucket/prefix` is Amazon's, or another server's by AWS_ENDPOINT_URL. `az://container/prefix` lies in the account
-that AZURE_STORAGE_ACCOUNT_NAME names, or on another server by AZURE_STORAGE_ENDPOINT. Credentials and region come from
-the usual environment, files or machine's role, never from the location.
+`s3://bucket/prefix` is at Amazon, or on another server given by AWS_ENDPOINT_URL. `az://container/prefix` is in the
+account AZURE_STORAGE_ACCOUNT_NAME, or on another server given by AZURE_STORAGE_ENDPOINT. Credentials and region come
+from the usual environment, files or machine's role, never from the location.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ ENDPOINTS: Mapping[str, str] = {"s3": "AWS_ENDPOINT_URL", "az": "AZURE_STORAGE_E
 
 @dataclass(frozen=True)
 class Place:
-    """A bucket, or as Azure says a container: `s3` or `az`, and its name."""
+    """A bucket (on Azure: a container): `s3` or `az`, and its name."""
 
     scheme: str
     bucket: str
 
     def client(self, seconds: float) -> S3Store | AzureStore:
-        """A client whose requests may take so long until they are answered."""
+        """A client whose requests are answered within these seconds."""
         if self.scheme == "az":
             return _azure(self.bucket, seconds)
         return _s3(self.bucket, seconds)
@@ -45,7 +45,7 @@ class Place:
 def _azure(container: str, seconds: float) -> AzureStore:
     if not os.environ.get("AZURE_STORAGE_ACCOUNT_NAME"):
         raise StoreError(
-            f"cannot use az://{container}: its account is not known; set AZURE_STORAGE_ACCOUNT_NAME, and "
+            f"cannot use az://{container}: its account is unknown; set AZURE_STORAGE_ACCOUNT_NAME, and "
             "AZURE_STORAGE_ACCOUNT_KEY or other credentials"
         )
     return AzureStore(container, **_options(os.environ.get("AZURE_STORAGE_ENDPOINT"), seconds))
@@ -70,14 +70,14 @@ def _options(endpoint: str | None, seconds: float) -> dict[str, Any]:
             "allow_http": bool(endpoint and endpoint.startswith("http://")),
             "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
             "read_timeout": timedelta(seconds=seconds),
-            "timeout": timedelta(days=1),  # of a whole object: as long as bytes come
+            "timeout": timedelta(days=1),  # of a whole object, if bytes keep arriving
         },
         "retry_config": {"max_retries": ATTEMPTS - 1, "retry_timeout": timedelta(seconds=ATTEMPTS * seconds)},
     }
 
 
 def _profile() -> tuple[dict[str, str], Callable[[], Any] | None]:
-    """Keys and region of the profile in AWS's files, or what finds keys for it; nothing if the environment has keys."""
+    """Keys and region of the profile in AWS's files, or a provider of keys; empty if the environment has keys."""
     if os.environ.get("AWS_ACCESS_KEY_ID"):
         return {}, None
     name = os.environ.get("AWS_PROFILE") or "default"
@@ -100,6 +100,6 @@ def _profile() -> tuple[dict[str, str], Callable[[], Any] | None]:
 
         return region, Boto3CredentialProvider(Session(profile_name=name))
     except ImportError:
-        raise StoreError(f"the profile {name} of AWS holds no keys; to sign in by it, install boto3") from None
-    except Exception as error:  # boto3's errors have no base of their own
-        raise StoreError(f"the profile {name} of AWS cannot be used: {' '.join(str(error).split())}") from None
+        raise StoreError(f"the AWS profile {name} contains no keys; install boto3 to sign in with it") from None
+    except Exception as error:  # boto3's errors have no common base
+        raise StoreError(f"the AWS profile {name} cannot be used: {' '.join(str(error).split())}") from None

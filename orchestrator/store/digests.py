@@ -14,10 +14,10 @@ from orchestrator.store.regular_file import regular_bytes
 
 
 class Digests(MutableMapping[str, str]):
-    """A mapping kept in one JSON file; several processes may add to it at once.
+    """A mapping stored in one JSON file; several processes may add to it at once.
 
-    It is a cache: a damaged file counts as empty, and failures to write are ignored. It carries a
-    digest of itself, since a changed entry would be taken for the data's identity.
+    It is a cache: a damaged file counts as empty, and failures to write are ignored. The file contains a digest of
+    itself, since a changed entry would change the data's identity.
     """
 
     def __init__(self, path: Path, tmp: Path) -> None:

@@ -1,13 +1,13 @@
-"""When a file's name outlives a power cut: file systems differ, and a commit waits for the disk no more than it must.
+"""The durability of file names, which differs between file systems; a commit syncs no more than necessary.
 
-POSIX promises nothing of a name before its folder is synced, which is a second wait for the disk. Two kinds of file
-system promise more, and Linux names the kind of each in `/proc/self/mountinfo`:
+POSIX guarantees a name only after its folder is synced, which is a second wait for the disk. Two kinds of file system
+guarantee more; Linux reports the kind of each in `/proc/self/mountinfo`:
 
-ext4 and XFS keep one ordered journal of names and inodes. The sync of a file brings all that came before it there to
-the disk: the file's own names, and the folders above them.
+ext4 and XFS have one ordered journal of names and inodes. The sync of a file writes all earlier entries to the disk,
+including the file's own names and the folders above them.
 
-An NFS client's creations, links and removals have reached the server's disk when they return; to sync a folder does
-nothing there (`nfs_fsync_dir`; RFC 1813, "Synchronous modifying operations").
+On NFS, creations, links and removals have reached the server's disk when they return; syncing a folder has no effect
+(`nfs_fsync_dir`; RFC 1813, "Synchronous modifying operations").
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 
 class Names(Enum):
-    """What a file's name waits for until it is durable."""
+    """The operation that makes a file's name durable."""
 
     FOLDER = "the sync of its folder"
     FILE = "the sync of the file"
@@ -29,13 +29,13 @@ class Names(Enum):
 DURABLE_BY = {"ext4": Names.FILE, "xfs": Names.FILE, "nfs": Names.NOTHING, "nfs4": Names.NOTHING}
 
 
-# File systems of one machine, whose kernel gives a file another inode or another time of change (`ctime`), which
-# no program sets, with every change of its bytes, also of those that are mapped. Of others that is not known.
+# Local file systems whose kernel changes a file's inode or time of change (`ctime`, which no program can set) with
+# every change of its bytes, including mapped ones. For other file systems this is unknown.
 STAMPING = ("ext4", "xfs", "btrfs")
 
 
 def file_system(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str | None:
-    """The kind of the file system of a folder, as Linux names it; None where that is not known."""
+    """The kind of a folder's file system, as Linux names it; None if unknown."""
     with suppress(OSError, ValueError, IndexError):
         device = os.stat(folder).st_dev
         number = f"{os.major(device)}:{os.minor(device)}"
@@ -46,12 +46,12 @@ def file_system(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> st
 
 
 def is_stamping(folder: Path) -> bool:
-    """Whether files in a folder are certain to get another number or time of change with any change of their bytes."""
+    """Whether any change of a file's bytes in this folder is certain to change its inode or time of change."""
     return file_system(folder) in STAMPING
 
 
 def names_in(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> Names:
-    """What names in a folder wait for; the folder's sync wherever that is not known."""
+    """The operation that makes names in a folder durable; the folder's sync if unknown."""
     return DURABLE_BY.get(file_system(folder, mounts) or "", Names.FOLDER)
 
 
@@ -71,12 +71,12 @@ class Folders:
         self.names = names_in(root)
         self.stamping = is_stamping(root)
         self._root = root
-        self._lasting: set[Path] = set()  # folders whose own names are durable, or will be with a file in them
+        self._lasting: set[Path] = set()  # folders whose names are durable, or will be with a file in them
 
     def make(self, folder: Path) -> None:
-        """Create a folder if it does not exist, one level only: a store that has gone is not created again.
+        """Create a folder if it does not exist, one level only, so that a removed store is not created again.
 
-        Another process may have created it, and its parent, and died before it synced them.
+        Another process may have created the folder and its parent, and died before syncing them.
         """
         if folder in self._lasting:
             return

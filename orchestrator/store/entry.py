@@ -1,11 +1,12 @@
-"""What lies under a key: the names of its files, and their bytes, which verify themselves.
+"""The files of a key: their names, and their self-verifying format.
 
 A result is one Arrow IPC file, readable by any Arrow reader, with a digest over all its bytes. Its record (JSON) and
 the SHA-256 of the whole file are in the footer's metadata. The digest is computed with its own 64 characters as zeros,
-and is checked before a byte is parsed: of 150 single bit flips in an Arrow file 72 changed the table without an error
-of the reader.
+and is checked before any byte is parsed: of 150 single bit flips in an Arrow file, 72 changed the table without an
+error from the reader.
 
-A state is a digest over its bytes and its key, then the bytes. It only saves time, so a corrupt one counts as none.
+A checkpoint file is a digest over its bytes and its key, then the bytes. It only saves time, so a corrupt one counts as
+missing.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 
 KEY = re.compile(r"[0-9a-f]{8,128}")
 DIGEST, RECORD = "engram.digest", "engram.record"
-# JSON escapes line ends, so no record can contain these bytes; a table whose schema does is refused.
+# JSON escapes line ends, so no record can contain these bytes; a table whose schema contains them is refused.
 MARKER = b"sha256 of this file, with zeros here:\n"
 ZEROS = b"0" * 64
 MAGIC = b"ARROW1"
 LENGTH = 4  # bytes of the footer's length, before the closing magic
-# The folders of a store, and how the files in them end.
+# The folders of a store, and the suffixes of their files.
 RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS = "results", "failures", "states", "quarantine", "conflicts"
 SUFFIX, FAILURE_SUFFIX, STATE_SUFFIX = ".arrow", ".txt", ".state"
 STATE_MAGIC = b"engram state 1\n"
@@ -51,7 +52,7 @@ def result_name(key: str) -> str:
 
 
 def conflict_name(key: str, content: str) -> str:
-    """The name of the file of another result, of this content, of a key that had one."""
+    """The name of the file of a conflicting result, with this content, of a key that already had one."""
     return f"{CONFLICTS}/{key}.{content[:16]}{SUFFIX}"
 
 
@@ -66,19 +67,19 @@ def state_name(key: str) -> str:
 
 
 def keys_of(names: Iterable[str], suffix: str) -> set[str]:
-    """The keys of those files that end so, by their names without a folder."""
+    """The keys of the files with this suffix, from their names without a folder."""
     return {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
 
 
 class CorruptError(ValueError):
-    """These bytes are not what was sealed."""
+    """These bytes differ from the sealed ones."""
 
 
 @contextmanager
 def reading_result(store: Store, key: str, set_aside: Callable[[str], None]) -> Iterator[None]:
-    """Raise Absent for a result that is not there, and Damaged for a corrupt one once `set_aside(why)` has returned.
+    """Raise Absent for a missing result, and Damaged for a corrupt one once `set_aside(why)` has returned.
 
-    Raises Unwritable where it is corrupt and cannot be set aside.
+    Raises Unwritable if it is corrupt and cannot be set aside.
     """
     try:
         yield
@@ -89,11 +90,11 @@ def reading_result(store: Store, key: str, set_aside: Callable[[str], None]) -> 
             set_aside(str(error))
         except Unwritable as refused:
             raise Unwritable(f"result {key} is damaged ({error}) and cannot be set aside: {refused}") from None
-        raise Damaged(f"result {key} was damaged: {error}; it now lies in {store.location}/{QUARANTINE}") from None
+        raise Damaged(f"result {key} was damaged: {error}; it was moved to {store.location}/{QUARANTINE}") from None
 
 
 def damaged(key: str, error: Exception) -> Damaged:
-    """The error of a result that is corrupt, as its end alone shows."""
+    """The error for a result found corrupt from its last bytes."""
     return Damaged(f"result {key} is damaged: {error}; `engram verify` sets it aside")
 
 
@@ -104,41 +105,43 @@ def seal(table: pa.Table, record: Mapping[str, Any]) -> tuple[memoryview, bytes,
     """
     metadata = {DIGEST: MARKER + ZEROS, RECORD: json.dumps(record, sort_keys=True, allow_nan=False)}
     sink = pa.BufferOutputStream()
-    # One chunk per column: the file format cannot replace a dictionary between batches.
+    # One chunk per column, because the file format cannot replace a dictionary between batches.
     with pa.ipc.new_file(sink, table.schema, metadata=metadata) as writer:
         writer.write_table(table.combine_chunks())
     return insert_digest(memoryview(sink.getvalue()))
 
 
 def insert_digest(data: memoryview, magic: bytes = MAGIC) -> tuple[memoryview, bytes, memoryview]:
-    """The bytes of a file whose footer's metadata holds the marker and zeros, with the digest in place of the zeros.
+    """Replace the zeros after the marker in the footer's metadata by the digest; returns three consecutive parts.
 
-    Such a file ends in its footer, the footer's length and its format's magic, as Arrow's and Parquet's do.
+    The file must end with its footer, the footer's length and its format's magic, as Arrow and Parquet files do.
     """
     try:
         at = _place(data, magic)
     except CorruptError:
-        raise ValueError(f"a field's name or metadata holds {MARKER!r}, which marks a stored file's digest") from None
+        raise ValueError(
+            f"a field's name or metadata contains {MARKER!r}, which marks a stored file's digest"
+        ) from None
     digest = hashlib.sha256(data).hexdigest().encode()
     return data[:at], digest, data[at + len(ZEROS) :]
 
 
 def is_sound(data: bytes, key: str) -> bool:
-    """Whether these are a result of this key as it was sealed, told without parsing or copying to a view.
+    """Whether these bytes are an intact result of this key, found without parsing.
 
-    It says what `check` and the record say, in half the time: 100,000 results are verified at each start of a run.
+    Equals `check` plus the record's key, in half the time: 100,000 results are verified at each start of a run.
     """
     footer = _footer_start(data, MAGIC)
     at = data.find(MARKER, footer) + len(MARKER) if footer >= 0 and data.endswith(MAGIC) else 0
     if at < len(MARKER) or data.find(MARKER, at) >= 0:
         return False
     digest = hashlib.sha256(b"".join((data[:at], ZEROS, data[at + len(ZEROS) :]))).hexdigest()
-    # No other job's record has its key under that name.
+    # No other job's record has this key under that name.
     return data.startswith(digest.encode(), at) and data.find(f'"key": "{key}"'.encode(), footer) >= 0
 
 
 def check(data: memoryview, magic: bytes = MAGIC) -> None:
-    """Raise CorruptError unless every byte is as sealed. Parses nothing."""
+    """Raise CorruptError unless every byte equals the sealed one. Parses nothing."""
     at = _place(data, magic)
     end = at + len(ZEROS)
     digest = hashlib.sha256(data[:at])
@@ -152,17 +155,17 @@ def _place(data: memoryview, magic: bytes) -> int:
     """The offset of the digest's characters."""
     tail = LENGTH + len(magic)
     if len(data) < tail or data[-len(magic) :] != magic:
-        raise CorruptError("it is cut short, or not an Arrow file")
+        raise CorruptError("it is truncated, or not an Arrow file")
     footer = _footer_start(data, magic)
     if footer < 0:
-        raise CorruptError("it is cut short, or its last bytes are changed")
+        raise CorruptError("it is truncated, or its last bytes have changed")
     # Only the footer: a table's values may contain the marker.
     end = bytes(data[footer:])
     if end.count(MARKER) != 1:
-        raise CorruptError("it holds no digest of itself")
+        raise CorruptError("it contains no digest of itself")
     at = footer + end.index(MARKER) + len(MARKER)
     if at + len(ZEROS) > len(data):
-        raise CorruptError("it is cut short, or its last bytes are changed")
+        raise CorruptError("it is truncated, or its last bytes have changed")
     return at
 
 
@@ -177,7 +180,7 @@ def record_of(buffer: pa.Buffer | pa.NativeFile, key: str) -> dict[str, Any]:
 
 
 def unseal(buffer: pa.Buffer, key: str) -> pa.Table:
-    """The table of a checked file, on the buffer's own memory. Raises CorruptError if it belongs to another key."""
+    """The table of a checked file, without copying the buffer. Raises CorruptError if it belongs to another key."""
     reader = pa.ipc.open_file(buffer)
     _record(reader, key)
     return reader.read_all()
@@ -195,10 +198,10 @@ class Hasher(Protocol):
 
 
 def content(table: pa.Table) -> str:
-    """SHA-256 (hex) of a table's schema and values: equal however it is chunked, sliced, padded or dictionary-filled.
+    """SHA-256 (hex) of a table's schema and values, independent of chunks, slices, padding and dictionaries.
 
-    Floats count by their bits, so a NaN equals itself and -0.0 is not 0.0. Bytes beneath a null do not count.
-    Raises TypeError for a type that has no stable form (unions).
+    Floats count by their bits, so a NaN equals itself and -0.0 differs from 0.0. Bytes beneath a null do not count.
+    Raises TypeError for a type without a stable form (unions).
     """
     digest = hashlib.sha256()
     fields = [[f.name, str(f.type), f.nullable, _pairs(f.metadata)] for f in table.schema]
@@ -255,7 +258,7 @@ def _digest_values(kind: pa.DataType, chunks: list[pa.Array], digest: Hasher) ->
         for chunk in chunks:
             digest.update(_text(chunk))
     elif types.is_union(kind):
-        raise TypeError(f"a column of type {kind} has no stable form to be digested in")
+        raise TypeError(f"a column of type {kind} has no stable form, so it has no digest")
     else:
         for chunk in chunks:
             digest.update(_bytes(chunk))
@@ -263,7 +266,7 @@ def _digest_values(kind: pa.DataType, chunks: list[pa.Array], digest: Hasher) ->
 
 
 def _compute() -> Any:
-    """Arrow's functions, which take a tenth of a second to load, and which a start with nothing to store needs not."""
+    """Arrow's compute functions, loaded only when needed, since this takes a tenth of a second."""
     import pyarrow.compute
 
     return pyarrow.compute
@@ -284,7 +287,7 @@ def _is_large_text(kind: pa.DataType) -> bool:
 
 
 def _plain(kind: pa.DataType) -> tuple[pa.DataType, Callable[[pa.Array], pa.Array]] | None:
-    """The simpler type for the same values, and the conversion to it; None for a type that is plain already."""
+    """The simpler type for the same values, and the conversion to it; None for a type that is already plain."""
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
         return kind.storage_type, lambda array: array.storage
@@ -302,7 +305,7 @@ def _plain(kind: pa.DataType) -> tuple[pa.DataType, Callable[[pa.Array], pa.Arra
 
 
 def _bytes(array: pa.Array) -> memoryview:
-    """The bytes of a fixed-width array without nulls, without padding."""
+    """The bytes, without padding, of a fixed-width array without nulls."""
     width = array.type.bit_width // 8
     return _slice(array.buffers()[1], array.offset * width, len(array) * width)
 
@@ -325,7 +328,7 @@ def _slice(buffer: pa.Buffer | None, start: int, size: int) -> memoryview:
 
 
 class CorruptState(ValueError):
-    """These bytes are not the state that was written under this key."""
+    """These bytes differ from the checkpoint written under this key."""
 
 
 def seal_state(key: str, data: bytes) -> tuple[bytes, bytes]:
@@ -334,7 +337,7 @@ def seal_state(key: str, data: bytes) -> tuple[bytes, bytes]:
 
 
 def unseal_state(key: str, file: memoryview) -> bytes:
-    """The state. Raises CorruptError if it is another key's, or if not every byte is as sealed."""
+    """The checkpoint. Raises CorruptState if it belongs to another key, or if a byte has changed."""
     start = len(STATE_MAGIC) + STATE_DIGEST
     data = bytes(file[start:])
     if bytes(file[:start]) != STATE_MAGIC + _state_digest(key, data):
@@ -347,8 +350,8 @@ class StateRemover(Protocol):
 
 
 def remove_damaged_state(store: StateRemover, key: str, error: Exception) -> Damaged:
-    """Remove a damaged state; return the error, in one line."""
-    became = "it is removed"
+    """Remove a damaged checkpoint; return the error."""
+    became = "it was removed"
     try:
         store.remove_state(key)
     except (StoreError, OSError) as refused:

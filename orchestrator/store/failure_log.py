@@ -1,4 +1,4 @@
-"""What a store keeps of a job that failed: its traceback, and after it a line on where it ran and what it printed."""
+"""The record of a failed job: its traceback, followed by a line with its place, time and output."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-MARK = '{"failure_log": '  # begins the last line; an error's own text has no such line
-PRINTED_BYTES = 64 * 1024  # of each stream that are kept: its end
+MARK = '{"failure_log": '  # begins the last line; the text of an error contains no such line
+PRINTED_BYTES = 64 * 1024  # kept from the end of each stream
 
 
 @dataclass(frozen=True)
 class FailureLog:
-    """A failed job: the traceback; the end of what its call printed; the process (`host:pid`), time and device."""
+    """A failed job: the traceback; the end of its call's output; the process (`host:pid`), time and device."""
 
     traceback: str
     stdout: str = ""
@@ -20,16 +20,16 @@ class FailureLog:
     worker: str = ""
     time: str = ""  # UTC, ISO 8601
     device: str = ""
-    together: int = 1  # jobs of the call, which may have printed what is kept
+    together: int = 1  # jobs of the call, each of which may have produced the output
 
     def to_text(self) -> str:
-        """The text that a store keeps."""
+        """The text to store."""
         rest = {name: value for name, value in asdict(self).items() if name != "traceback"}
         return f"{self.traceback.rstrip()}\n{MARK}{json.dumps(rest)}}}\n"
 
     @classmethod
     def from_text(cls, text: str) -> FailureLog:
-        """What `to_text` wrote; of any other text all is the traceback."""
+        """Parse the text of `to_text`; any other text is a traceback."""
         traceback, mark, line = text.rpartition(f"\n{MARK}")
         try:
             rest: dict[str, Any] = json.loads(mark[1:] + line)["failure_log"] if mark else {}

@@ -1,13 +1,13 @@
-"""A store over the few operations that a folder (`local.py`) or a bucket (`objects.py`) offers on its files.
+"""A store over the few file operations of a folder (`local.py`) or a bucket (`objects.py`).
 
-The rules that are the same in both are here: which of two results of a key stays, which error a reader gets, and how
-tracebacks, states and the files of a run are kept.
+This module has the common rules: which of two results of a key is kept, the errors of readers, and the storage of
+tracebacks, checkpoints and files of a run.
 
-Three rules stay with each kind of store, since their proofs need the guarantees of its files. A damaged result in a
-folder is renamed under a lock if it still has the inode that was read; a bucket has neither locks nor renaming, so its
+Three rules belong to each kind of store, because they depend on the guarantees of its files. A damaged result in a
+folder is renamed under a lock if it still has the inode that was read; a bucket has neither locks nor renaming, so the
 bytes are compared, copied to quarantine, and only then deleted. The keys in a folder are listed by the first two
-characters; a listing of a bucket has to tell an empty store from a deleted bucket. Results in a folder are verified
-without parsing, by threads only if the disk makes them wait; each result in a bucket waits for the network.
+characters; a listing of a bucket must distinguish an empty store from a deleted bucket. Results in a folder are
+verified without parsing, with threads only if the disk is slow; each result in a bucket waits for the network.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from orchestrator.store.entry import FAILURES, STATES, content
 from orchestrator.store.interface import WriteEffect
 from orchestrator.store.lease import KEPT
 
-ATTEMPTS = 8  # a damaged file or another writer may be in the way for a while
+ATTEMPTS = 8  # a damaged file or another writer may block a name for a while
 
 
 class FileStore(ABC):
-    """What stores in folders and in buckets have in common; `Store` documents the public methods.
+    """The common part of stores in folders and buckets; `Store` documents the public methods.
 
     Names of files are relative to the store, as in `results/ab/KEY.arrow`. Reading raises FileNotFoundError for a file
-    that does not exist, CorruptError for one that its disk fails to return, and another StoreError if it is unknown.
-    Writing raises Unwritable.
+    that does not exist, CorruptError if the disk cannot return its bytes, and another StoreError if its state is
+    unknown. Writing raises Unwritable.
     """
 
     location: str
@@ -46,7 +46,7 @@ class FileStore(ABC):
 
     @abstractmethod
     def _create(self, name: str, *parts: bytes | memoryview, verifies_itself: bool = False) -> bool:
-        """Write a file durably unless there is one of this name; return whether it was written."""
+        """Write a file durably unless one of this name exists; return whether it was written."""
 
     @abstractmethod
     def _put(self, name: str, *parts: bytes | memoryview) -> None:
@@ -62,19 +62,19 @@ class FileStore(ABC):
 
     @abstractmethod
     def _checked_bytes(self, key: str) -> AbstractContextManager[pa.Buffer]:
-        """All bytes of a result, checked against their digest. One found corrupt here or by the caller is set aside."""
+        """All bytes of a result, checked against their digest. A corrupt result is set aside."""
 
     @abstractmethod
     def _unchecked_record(self, key: str) -> Mapping[str, Any]:
-        """The record of a result, from the end of its file alone."""
+        """The record of a result, from the end of its file only."""
 
     @abstractmethod
     def _content_before_write(self, key: str) -> str | None:
-        """What `_content` returns; an error of reading is raised as Unwritable, since the key cannot be written."""
+        """As `_content`, but an error of reading is raised as Unwritable, since the key cannot be written."""
 
     @abstractmethod
     def _make_durable(self, name: str) -> None:
-        """Make a result durable that was found stored: its writer may have died before it had done so."""
+        """Make an existing result durable, since its writer may have died before it did so."""
 
     def read(self, key: str) -> pa.Table:
         with self._checked_bytes(key) as data:
@@ -103,7 +103,7 @@ class FileStore(ABC):
         raise Unwritable(f"cannot write {self.location}/{name}: {self.obstacle}")
 
     def _content(self, key: str) -> str | None:
-        """The content digest of the sound result under this key; None if there is none. Sets a damaged one aside."""
+        """The content digest of the intact result of this key; None if there is none. A damaged one is set aside."""
         try:
             return str(self.record(key)["content"])
         except (Absent, Damaged):
@@ -129,7 +129,7 @@ class FileStore(ABC):
 
     @cached_property
     def _failed(self) -> set[str]:
-        """Keys with a traceback at the first access: hardly any job has one, and each look-up takes time."""
+        """Keys with a traceback, cached at the first access: few jobs have one, and each look-up takes time."""
         return entry.keys_of(self._names(FAILURES), entry.FAILURE_SUFFIX)
 
     def state(self, key: str) -> bytes:
@@ -155,7 +155,7 @@ class FileStore(ABC):
         except FileNotFoundError:
             return None
         except entry.CorruptError:
-            return b""  # differs from any bytes that were kept
+            return b""  # differs from any stored bytes
 
     def keep_run_file(self, run: str, name: str, data: bytes) -> bytes:
         path = run_file_name(run, name)
@@ -165,9 +165,9 @@ class FileStore(ABC):
             kept = self.read_run_file(run, name)
             if kept is not None:  # otherwise it has just been set aside
                 return kept
-        raise StoreError(f"what lies at {self.location}/{path} comes and goes")
+        raise StoreError(f"the file {self.location}/{path} repeatedly appears and disappears")
 
 
 def run_file_name(run: str, name: str) -> str:
-    """The name of the file that a run keeps under a name."""
+    """The name in the store of a file that a run keeps."""
     return f"runs/{run}/{KEPT}/{name}"

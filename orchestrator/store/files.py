@@ -1,4 +1,4 @@
-"""Reads the files of a store in a folder, and says what is wrong with those that cannot be read."""
+"""Reads the files of a store in a folder, and explains errors of reading."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from orchestrator.store import atomic_write, entry
 from orchestrator.store.regular_file import READ_ONLY
 
 SECOND = 10**9  # nanoseconds
-TICK = SECOND // 10  # at most SECOND / 100 on Linux, where it is no second
-MOST = 64 * 1024  # bytes of a file that are read without asking for its size
+TICK = SECOND // 10  # the file system's clock ticks at least this often, unless it ticks once a second
+MOST = 64 * 1024  # bytes read before the file's size is requested
 
 
 def read_all(handle: int) -> pa.Buffer:
-    """All bytes of an open result, whose size is only asked for where one read may not have returned all of them."""
+    """All bytes of an open result; its size is requested only if the first read may be incomplete."""
     start = os.read(handle, MOST)
     if len(start) < MOST and start.endswith(entry.MAGIC):
         return pa.py_buffer(start)
@@ -38,7 +38,7 @@ def read_all(handle: int) -> pa.Buffer:
 
 
 def quick_read(path: str) -> bytes:
-    """The bytes of a file, or fewer where the system returns fewer at a time."""
+    """The bytes of a file, possibly fewer if the system returns fewer at a time."""
     handle = os.open(path, READ_ONLY)
     try:
         data = os.read(handle, MOST)
@@ -48,7 +48,7 @@ def quick_read(path: str) -> bytes:
 
 
 def stamps(paths: Iterable[str]) -> Iterator[str]:
-    """Of each path the file's number, size and time of change; "" of one that is gone, is none or was changed just now.
+    """Yield inode, size and time of change for each path; "" for a missing, irregular or just changed file.
 
     Two changes within a tick of the file system's clock leave the same time; some clocks tick once a second.
     """
@@ -65,7 +65,7 @@ def stamps(paths: Iterable[str]) -> Iterator[str]:
 
 
 def target_inode(path: Path) -> int | None:
-    """The inode of the file that a link leads to, or of the file itself; None if it leads nowhere."""
+    """The inode of the file, or of the target if it is a link; None if the target does not exist."""
     with suppress(OSError):
         return os.stat(path).st_ino
     return None

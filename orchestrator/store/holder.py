@@ -2,9 +2,9 @@
 
 A machine is identified by its host name and boot id. The kernel generates the boot id at each start, which
 distinguishes two machines that share a disk and a host name. A holder with our host name and another boot id may be
-this machine before its last start, or another machine: then the heartbeat decides, which costs a restarted machine a
-minute at most. A machine's own id (`/etc/machine-id`) would save that minute, but images of machines and containers
-are copied with it.
+this machine before its last start, or another machine: then the heartbeat decides, which delays a restarted machine by
+at most a minute. The machine's id (`/etc/machine-id`) would save this minute, but it is copied with images of machines
+and containers.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ STALE = 60.0  # seconds without a heartbeat after which a holder on another mach
 
 @dataclass(frozen=True)
 class Holder:
-    """A driver. `started` is the process's start as the system reports it, `since` seconds since 1970 by its clock."""
+    """A driver. `started` is the process's start as reported by the system, `since` in seconds since 1970."""
 
     host: str
     boot: str  # changes when the machine starts again
-    space: str  # the process's namespaces: a pid and a start have no meaning in another container
+    space: str  # the process's namespaces: pid and start are meaningless in another container
     pid: int
     started: str
     since: float
@@ -61,19 +61,19 @@ def is_local(holder: Holder) -> bool:
 
 
 def refusal(run: str, other: Holder, silent: float) -> str:
-    """The message that a run already has a driver, last heard of `silent` seconds ago, with a remedy."""
+    """The message that a run already has a driver, with its last heartbeat `silent` seconds ago, and a remedy."""
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(other.since))
     line = f"{run} already has a driver: {other.name}, since {since}"
     if is_local(other):
         return f"{line}; wait for it to end, or stop it (kill {other.pid}) and try again"
     ago = max(0, round(silent))
-    return f"{line}, heard of {ago} s ago; wait for it to end, or stop it there, and try again {STALE:.0f} s later"
+    return f"{line}, last heartbeat {ago} s ago; wait for it to end, or stop it there and try again after {STALE:.0f} s"
 
 
 def takeover_message(run: str, other: Holder | None) -> str:
     """The message that another driver has taken over a run of this process."""
-    who = f"{other.name} has it now" if other else "another driver has had it meanwhile"
-    return f"{run} was taken over while this process was stopped or cut off: {who}; what was computed here is kept"
+    who = f"{other.name} drives it now" if other else "another driver has driven it since"
+    return f"{run} was taken over while this process was stopped or disconnected: {who}; the results from here are kept"
 
 
 @cache
@@ -86,9 +86,9 @@ def _boot() -> str:
 
 @cache
 def _space() -> str:
-    """The namespaces in which a pid and the start of its process have their meaning.
+    """The namespaces that a pid and the start of its process refer to.
 
-    A process that has another time namespace (a container with a time of its own) reads another start of the same one.
+    A process in another time namespace (a container with its own time) reads a different start of the same process.
     """
     with suppress(OSError):
         return " ".join(os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "time") if _has_namespace(kind))
@@ -96,7 +96,7 @@ def _space() -> str:
 
 
 def _has_namespace(kind: str) -> bool:
-    """Whether this kernel has namespaces of this kind: of time since Linux 5.6."""
+    """Whether this kernel has namespaces of this kind (time namespaces: since Linux 5.6)."""
     return os.path.lexists(f"/proc/self/ns/{kind}")
 
 
@@ -110,14 +110,14 @@ def _start_time(pid: int) -> str | None:
     except (ProcessLookupError, OverflowError, ValueError):
         return None
     except PermissionError:
-        pass  # it is another user's
+        pass  # it belongs to another user
     if sys.platform != "linux":
         return _ask("ps", "-o", "lstart=", "-p", str(pid))
     try:
         # The name, in brackets, may itself contain blanks and brackets; state and start are fields 3 and 22.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return ""  # hidden from us, or gone this instant
+        return ""  # hidden from us, or just ended
     return None if fields[0] in "ZX" else fields[19]
 
 

@@ -1,13 +1,13 @@
-"""A run has one driver at a time: the one that holds its lease.
+"""Leases: a run has one driver at a time, the holder of its lease.
 
 The lease is a JSON file in the run's folder that names the holder. A dead holder on this machine is detected at once,
-one on another machine by its missing heartbeat, so that a lease never has to be unlocked by hand. A file lock makes
-reading, judging and writing one step; on a file system without locks the JSON alone still refuses all drivers except
-those that start in the same instant, and they notice at the next heartbeat.
+a dead holder on another machine by its missing heartbeat, so that a lease never has to be unlocked by hand. A file lock
+makes reading, judging and writing one step. On a file system without locks, the JSON still refuses all drivers except
+those that start in the same instant, and these notice at the next heartbeat.
 
-One heart beats for all runs of a driver, in its own file beside their folders: it only touches that file, which
-needs no space and no wait for the disk. A touched file has the time of the file system's clock; the reader touches
-another file to learn the time, so that the clocks of two machines are never compared.
+All runs of a driver share one heartbeat, a file next to their folders that is only touched, which needs no space and no
+wait for the disk. A touched file has the time of the file system's clock; the reader touches another file to get the
+time, so that the clocks of two machines are never compared.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from orchestrator.store.atomic_write import file_lock
 from orchestrator.store.holder import STALE, Holder, is_local, refusal, this_process
 from orchestrator.store.regular_file import READ_ONLY, IrregularFile, regular_bytes
 
-KEPT = "ways"  # the folder in a run's folder for the files that the run keeps
+KEPT = "ways"  # the folder in a run's folder for its small shared files
 LEASE, LOCK = "lease.json", "lease.lock"
 ELSEWHERE = "elsewhere.json"  # the driver on another machine, copied from its claim
-DRIVERS = ".drivers"  # beside the runs' folders: a file for each driver, touched by its heart
-CLOCK = "clock"  # in that folder: touched to learn the file system's time
+DRIVERS = ".drivers"  # next to the runs' folders: a file for each driver, touched at each heartbeat
+CLOCK = "clock"  # in that folder: touched to get the file system's time
 BEAT = 5.0  # seconds between heartbeats
 Clock = Callable[[], float]
 Tell = Callable[[str], object]
@@ -48,7 +48,7 @@ class Lease:
         self._now: Clock = now or time.time
         self._file = _file(folders[0].parent, mine)
         self._signs: dict[Path, tuple[int, int] | None] = {folder: _sign(folder) for folder in folders}
-        self._seen = self._now()  # when the leases were last found to be ours
+        self._seen = self._now()  # the time of the last check that the leases are ours
         self._lost: tuple[str, Holder | None] | None = None
         self._ended = threading.Event()
         self._heart: threading.Thread | None = None
@@ -60,17 +60,17 @@ class Lease:
 
     @property
     def lost(self) -> tuple[str, Holder | None] | None:
-        """A run that another driver has taken over (this machine slept, or was cut off): the driver must stop.
+        """A run that another driver has taken over (this machine slept or was disconnected): this driver must stop.
 
-        With the run comes its present holder, None if it has none any more. None while all runs are ours.
+        The second value is its present holder, None if there is none. None while all runs are ours.
         """
-        # After a sleep the heart may not have beaten yet, so look.
+        # After a sleep the heartbeat may be late, so check now.
         if self._lost is None and self._now() - self._seen > 2 * self._beat:
             self.renew()
         return self._lost
 
     def release(self) -> None:
-        """Release the runs. No effect if they are lost or released already."""
+        """Release the runs. No effect if they are already lost or released."""
         if self._ended.is_set() or os.getpid() != self._mine.pid:  # a forked child does not hold it
             return
         self._ended.set()
@@ -93,8 +93,8 @@ class Lease:
             self.renew()
 
     def renew(self) -> None:
-        """Beat once: show that the holder lives, or find out that another driver has a run."""
-        with suppress(OSError):  # a full or temporarily absent disk is no reason to release the runs
+        """Send one heartbeat, and check whether another driver has taken over a run."""
+        with suppress(OSError):  # a full or temporarily absent disk must not release the runs
             try:
                 _touch(self._file, self._stamp)
             except FileNotFoundError:
@@ -106,13 +106,13 @@ class Lease:
         self._seen = self._now()
 
     def _look(self, folder: Path) -> None:
-        """Handle a lease file that is not the one we wrote: it was removed, or replaced by another driver's."""
+        """Handle a lease file that differs from ours: it was removed, or replaced by another driver."""
         with file_lock(folder / LOCK):
             there = _read(folder / LEASE)
             if there is not None and not _is(there, self._mine):
                 self._lost = (folder.name, there)
             elif there is None and self._now() - self._seen > STALE:
-                self._lost = (folder.name, None)  # another driver took it over and ended: the run is not as we know it
+                self._lost = (folder.name, None)  # another driver took it over and ended, so the run may have changed
             elif not self._ended.is_set():
                 if there is None:
                     _write(folder, self._mine)
@@ -127,12 +127,12 @@ def acquire(
     heart: bool = True,
     tell: Tell = str,
 ) -> Lease:
-    """Become the driver of the runs in these folders, which have one parent and are created if needed.
+    """Become the driver of the runs in these folders, which have the same parent and are created if needed.
 
     Raises Held, at once, if another living driver has one of them, in this process or any other; a dead driver's
     lease is taken over. Raises Unwritable if a lease cannot be written. `beat` is the time between heartbeats in
     seconds; without a `heart` the caller must call `renew`. `now`, if given, replaces the file system's clock for
-    heartbeats. A heartbeat in the future is watched for STALE seconds, which `tell` reports.
+    heartbeats. A heartbeat in the future is observed for STALE seconds, which `tell` reports.
     """
     runs = folders[0].parent
     mine = this_process((now or time.time)())
@@ -146,7 +146,7 @@ def acquire(
             with atomic_write.writing(folder / LEASE):
                 folder.mkdir(parents=True, exist_ok=True)
                 atomic_write.sweep(folder, 60 * STALE)
-                # Without the lock too: a holder that was stopped may have stopped with it.
+                # First without the lock: a stopped holder may have kept it.
                 watched = _refuse(folder, now, tell)
                 with file_lock(folder / LOCK):
                     _refuse(folder, now, tell, watched)
@@ -172,9 +172,9 @@ def holder(folder: Path, now: Clock | None = None) -> Holder | None:
 
 
 def living_drivers(runs: Path, now: Clock | None = None) -> Iterator[tuple[str, Holder]]:
-    """The runs that have a living driver, each with its driver; reads only the drivers' files.
+    """The runs with a living driver, and this driver; reads only the drivers' files.
 
-    Raises Unreadable if they cannot be listed for now.
+    Raises Unreadable if these cannot be listed at present.
     """
     for path in _driver_files(runs):
         driver = _read(path)
@@ -191,7 +191,7 @@ def _refuse(folder: Path, now: Clock | None, tell: Tell, dead: Holder | None = N
         return other
     silent = _silent(path, other, now)
     if silent < -STALE:
-        # Its clock, or that of its disk, is ahead, or was when it died. It lives if a new heartbeat is observed.
+        # Its clock, or its disk's clock, is or was ahead. It lives if a new heartbeat is observed.
         silent = _watch_heartbeat(path, other, tell, silent)
     if other.alive(silent):
         raise Held(refusal(folder.name, other, silent))
@@ -210,7 +210,9 @@ def _give_back(folders: Sequence[Path], mine: Holder, runs: Path) -> None:
 def _watch_heartbeat(path: Path, other: Holder, tell: Tell, silent: float) -> float:
     """Seconds without a heartbeat, measured by this clock until a heartbeat or until STALE seconds have passed."""
     first, began = _beat(path, other), time.monotonic()
-    tell(f"{path.parent.name}: the last heartbeat of {other.name} lies {-silent:.0f} s in the future; watching for one")
+    tell(
+        f"{path.parent.name}: the last heartbeat of {other.name} is {-silent:.0f} s in the future; waiting for another"
+    )
     while time.monotonic() - began <= STALE:
         if _beat(path, other) != first:
             return 0.0
@@ -233,7 +235,7 @@ def _driver_files(runs: Path) -> list[Path]:
 
 
 def _file(runs: Path, holder: Holder) -> Path:
-    """The driver's own file; `unknown.json` for a driver that cannot be read."""
+    """The driver's file; `unknown.json` for an unreadable driver."""
     return runs / DRIVERS / f"{holder.token or 'unknown'}.json"
 
 
@@ -254,7 +256,7 @@ def _text(fields: dict[str, object]) -> bytes:
 
 
 def _read(path: Path) -> Holder | None:
-    """The holder named in a file, alive or not; None if there is no file. An unreadable file counts until it is old."""
+    """The holder named in a file, alive or dead; None without a file. An unreadable file counts until it is old."""
     try:
         touched = _stat(path).st_mtime
         data = regular_bytes(path)
@@ -271,7 +273,7 @@ def _read(path: Path) -> Holder | None:
 
 
 def _sign(folder: Path) -> tuple[int, int] | None:
-    """Inode and time of a lease's file, which differ for a file put in its place; None if there is no file."""
+    """Inode and time of a lease's file, which change when it is replaced; None if there is no file."""
     try:
         status = _stat(folder / LEASE)
     except FileNotFoundError:
@@ -280,7 +282,7 @@ def _sign(folder: Path) -> tuple[int, int] | None:
 
 
 def _stat(path: Path) -> os.stat_result:
-    """The file's present status: a network file system may cache it for a minute, but not once the file is opened."""
+    """The file's present status; it is opened because a network file system may cache the status for a minute."""
     handle = os.open(path, READ_ONLY)
     try:
         return os.fstat(handle)
@@ -293,7 +295,7 @@ def _touch(path: Path, now: Clock | None) -> None:
 
 
 def _beat(path: Path, holder: Holder) -> float:
-    """Time of the holder's last heartbeat; if it has no file, the time its lease was last written."""
+    """The time of the holder's last heartbeat or, without a heartbeat file, of the last write of its lease."""
     runs = path.parent if path.parent.name == DRIVERS else path.parent.parent
     for file in (_file(runs, holder), path):
         with suppress(FileNotFoundError):
@@ -310,7 +312,7 @@ def _silent(path: Path, holder: Holder, now: Clock | None) -> float:
 
 
 def _time(path: Path) -> float:
-    """The time by the file system's clock; by this machine's if nothing can be written."""
+    """The time by the file system's clock, or by this machine's if the disk cannot be written."""
     probe = (path.parent if path.parent.name == DRIVERS else path.parent.parent / DRIVERS) / CLOCK
     try:
         try:

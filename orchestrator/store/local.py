@@ -1,11 +1,11 @@
 """A store in a folder. The set of its files is the only state.
 
 results/<first two of the key>/<key>.arrow   one Arrow IPC file per result, read by any Arrow reader
-failures/<key>.txt                           the traceback of a job that failed
-states/<key>.state                           the state at the end of a training's link, while a later link needs it
-quarantine/                                  damaged files, never deleted, each with a note why
-conflicts/                                   results of a key that already had another one
-tmp/                                         files being written, which are then linked into their place
+failures/<key>.txt                           the traceback of a failed job
+states/<key>.state                           the checkpoint at the end of a training's link, while a later link needs it
+quarantine/                                  damaged files, never deleted, each with a note about the reason
+conflicts/                                   results of a key that already had a different one
+tmp/                                         files being written, later linked to their path
 engram-store.json                            marks this folder as a store, with its format
 """
 
@@ -39,7 +39,7 @@ from orchestrator.store.regular_file import (
 
 TMP = "tmp"
 FOLDERS = (RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, TMP)
-STALE = 3600.0  # seconds after which no process can still be writing a file in tmp/
+STALE = 3600.0  # seconds after which a file in tmp/ is abandoned
 BATCH = 64  # results that one thread verifies at a time
 
 
@@ -47,7 +47,7 @@ class LocalStore(FileStore):
     """A store in a folder of a file system with hard links and, preferably, locks."""
 
     mirror = None
-    obstacle = "what lies there is neither a result nor can be set aside"
+    obstacle = "the file there is not a result and cannot be set aside"
 
     def __init__(self, location: Path, create: bool = True) -> None:
         self._root = Path(os.path.abspath(location.expanduser()))
@@ -91,7 +91,7 @@ class LocalStore(FileStore):
         for errors in map(self._wrong, batches[:1]):
             yield from errors
         waits = time.perf_counter() - time.thread_time() - waited > (time.perf_counter() - begun) / 2
-        # Threads wait for a disk side by side; where nothing waits, they hinder one another.
+        # Threads help if they wait for the disk; otherwise they slow each other down.
         with thread_pool(min(4, os.cpu_count() or 1) if waits else 1, "verify") as pool:
             for errors in pool.map(self._wrong, batches[1:]):
                 yield from errors
@@ -108,7 +108,7 @@ class LocalStore(FileStore):
         return errors
 
     def _is_sound(self, key: str) -> bool:
-        """Whether a result is sound, found out without parsing it; if not, `record` says what it is."""
+        """Whether a result is intact, without parsing it; if not, `record` gives the reason."""
         try:
             data = files.quick_read(f"{self.location}/{entry.result_name(key)}")
         except (OSError, StoreError):
@@ -126,7 +126,7 @@ class LocalStore(FileStore):
         found = {}
         for above, _, names in os.walk(self._root / folder):
             for path in (Path(above, name) for name in names):
-                with suppress(FileNotFoundError):  # it was moved or removed meanwhile
+                with suppress(FileNotFoundError):  # it was moved or removed in the meantime
                     status = path.lstat()
                     if S_ISREG(status.st_mode):
                         found[path.relative_to(self._root).as_posix()] = status.st_size
@@ -170,7 +170,7 @@ class LocalStore(FileStore):
         if folder != self._root:
             self._make_folders(folder.parent)
             if folder.is_symlink():
-                raise Unwritable(f"cannot write {folder}: it is a link, which may lead out of the store")
+                raise Unwritable(f"cannot write {folder}: it is a link, which may point outside the store")
             self._folders.make(folder)
 
     def remove(self, name: str) -> None:
@@ -206,7 +206,7 @@ class LocalStore(FileStore):
         with files.reading(path):
             try:
                 return memoryview(regular_bytes(path))
-            except NotADirectoryError as error:  # below a file there is no other file
+            except NotADirectoryError as error:  # a file contains no other file
                 raise FileNotFoundError(*error.args) from None
 
     def _names(self, folder: str) -> Iterable[str]:
@@ -245,19 +245,19 @@ class LocalStore(FileStore):
     def _checked_bytes(self, key: str) -> Iterator[pa.Buffer]:
         """All bytes of a result, checked against their digest. A file found corrupt here or by the caller is set aside.
 
-        The file is read, not mapped: the bytes parsed are then those that were checked, and a failing disk raises an
-        error where a mapped page would kill the process.
+        The file is read, not mapped, so that the checked bytes are parsed, and a failing disk raises an error instead
+        of killing the process.
         """
         path = self._path(key)
         inode = 0
         with entry.reading_result(self, key, lambda why: self._set_aside(path, inode, why)):
             with files.reading(path):
                 try:
-                    handle = os.open(path, READ_ONLY)  # a pipe reads as an empty file, so as a damaged one
+                    handle = os.open(path, READ_ONLY)  # a pipe reads as an empty, hence damaged, file
                 except OSError as error:
                     inode = os.lstat(path).st_ino
                     if isinstance(error, FileNotFoundError) and path.is_symlink():
-                        raise entry.CorruptError(f"it is a link to {os.readlink(path)}, which is not there") from None
+                        raise entry.CorruptError(f"it is a link to {os.readlink(path)}, which does not exist") from None
                     raise
             try:
                 with files.reading(path):
@@ -273,7 +273,7 @@ class LocalStore(FileStore):
                     os.close(handle)
 
     def _set_aside(self, path: Path, inode: int, why: str) -> None:
-        """Move a damaged file to quarantine, unless another process has done so and perhaps stored a sound one."""
+        """Move a damaged file to quarantine, unless another process has already done so."""
         quarantine = self._root / QUARANTINE
         to = quarantine / f"{path.stem}.{time.time_ns()}{SUFFIX}"
         with atomic_write.writing(path), file_lock(quarantine / "lock"):
@@ -283,7 +283,7 @@ class LocalStore(FileStore):
 
     def _to_quarantine(self, path: Path, to: Path, why: str) -> None:
         path.rename(to)
-        # The rest may fail: a full disk must not keep the damaged file in its place.
+        # The rest may fail: a full disk must not prevent the removal of the damaged file.
         with suppress(OSError):
             sync(to.parent)
             to.with_suffix(".txt").write_text(f"{path}\n{why}\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The file that marks a folder as a store. It is written aside and linked in, so that it is whole or absent."""
+"""The file that marks a folder as a store. It is created atomically."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKER = "engram-store.json"
 
 
 def open_folder(root: Path, create: bool) -> None:
-    """Check that this folder is a store, or make it one. Raises StoreError, in one line, if it cannot be one."""
+    """Check that this folder is a store, or make it one. Raises StoreError if it cannot be a store."""
     try:
         _open(root, create)
     except OSError as error:
@@ -29,7 +29,7 @@ def _open(root: Path, create: bool) -> None:
         raise StoreError(f"{root} is not a folder, so it cannot be the store")
     if not marker.exists():
         if not create:
-            raise StoreError(f"there is no store at {root}; a run makes one there, or name another with --store")
+            raise StoreError(f"there is no store at {root}; run an audit to create one, or give another with --store")
         _create(root, marker)
     _check_format(marker)
 
@@ -44,18 +44,18 @@ def _create(root: Path, marker: Path) -> None:
     if marker.exists():
         return  # another process was quicker
     if foreign:
-        raise StoreError(f"{root} is not a store and not empty (it holds {sorted(foreign)[0]}); name another folder")
+        raise StoreError(f"{root} is not a store and not empty (it has {sorted(foreign)[0]}); give another folder")
     with atomic_write.writing(marker, len(text())):
         atomic_write.link(root, marker, text())
 
 
 def is_blank(root: Path) -> bool:
-    """Whether this is a folder with nothing in it, which may become a store. Raises OSError."""
+    """Whether this is an empty folder, which may become a store. Raises OSError."""
     return root.is_dir() and not _others(root)
 
 
 def _others(root: Path) -> list[str]:
-    """The names in a folder that are neither a marker half written by a process that died, nor the file system's."""
+    """The names in a folder without unfinished markers of dead processes and names of the file system."""
     return [name for name in os.listdir(root) if not atomic_write.unfinished(name) and name != "lost+found"]
 
 
@@ -81,11 +81,11 @@ def check(data: bytes, where: str) -> None:
     except (ValueError, KeyError, TypeError) as error:
         raise _unreadable(where, error) from error
     if number > FORMAT:
-        raise StoreError(f"{where} says format {number}, but this Engram reads up to {FORMAT}: update Engram")
+        raise StoreError(f"{where} has format {number}, but this Engram reads up to {FORMAT}: update Engram")
 
 
 def _unreadable(where: str, error: Exception) -> StoreError:
     return StoreError(
         f"{where} cannot be read ({type(error).__name__}: {error}), so nothing is written here; "
-        f'if the results beside it are good, write {{"format": {FORMAT}}} into it'
+        f'if the results next to it are intact, write {{"format": {FORMAT}}} to it'
     )

@@ -1,8 +1,8 @@
 """Synchronisation of run folders between this machine and an object store.
 
-A run writes its files into a local folder, which is copied to `runs/RUN/` from time to time and when the run ends.
-Other machines fetch what they lack: the small files of all runs when they list them, all files of a run when they
-drive it. The copies are a record only: results are in the object store itself, so losing a record loses no result.
+A run writes its files to a local folder, which is copied to `runs/RUN/` at intervals and when the run ends. Other
+machines fetch missing files: the small files of all runs to list them, all files of a run to drive it. The copies are
+only a record: results are in the object store itself, so losing a record loses no result.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from orchestrator.store.threads import thread_pool
 
 RUNS, TABLES = "runs", "tables"
 JOURNEYS = 16  # concurrent requests to a remote store: each waits for the network
-FIRST = "run.json"  # put last and fetched first: when it exists, all required files of the run exist
+FIRST = "run.json"  # put last and fetched first: if it exists, all required files of the run exist
 FIXED = {FIRST, "plan.json"}  # written once
 LOG = "events.jsonl"  # only grows
 LOOKED_AT = (".json", ".jsonl")  # files with a run's status
-OURS = {lease.LEASE, lease.LOCK, lease.ELSEWHERE}  # files that concern this machine alone
+OURS = {lease.LEASE, lease.LOCK, lease.ELSEWHERE}  # files that concern only this machine
 PULL_SECONDS, PUSH_SECONDS = 10.0, 30.0  # between copies
 
 
@@ -40,10 +40,10 @@ class Mirror:
         self._bucket = bucket
         self._pulled: float | None = None
         self._pushed: dict[str, float] = {}  # by run
-        self._copied: dict[Path, tuple[int, int]] = {}  # size and time of files that are equal on both sides
+        self._copied: dict[Path, tuple[int, int]] = {}  # size and time of files that are equal in both places
 
     def claim(self, *runs: str) -> claims.Claim:
-        """Hold runs against drivers on all machines, and update their folders. Raises as `claims.claim` does."""
+        """Claim runs against drivers on all machines, and update their folders. Raises as `claims.claim` does."""
         held = claims.claim(self._bucket, *runs)
         try:
             with thread_pool(JOURNEYS, "list") as pool:
@@ -55,7 +55,7 @@ class Mirror:
         return held
 
     def pull(self) -> None:
-        """Fetch the status files of all runs and the drivers elsewhere, unless done within PULL_SECONDS."""
+        """Fetch the status files of all runs and the drivers on other machines, unless done within PULL_SECONDS."""
         now = time.monotonic()
         if self._pulled is not None and now - self._pulled < PULL_SECONDS:
             return
@@ -66,14 +66,14 @@ class Mirror:
             self._bring(stored for stored in flat if stored.name.split("/")[1] in there)
             self._note_drivers()
         except StoreError:
-            if self._pulled is None:  # afterwards the last copy suffices
+            if self._pulled is None:  # later, the last copy suffices
                 raise
         self._pulled = now
 
     def push(self, run: str, last: bool = False) -> None:
-        """Copy new files of a run's folder, unless done within PUSH_SECONDS; the `last` time in any case.
+        """Copy new files of a run's folder, unless done within PUSH_SECONDS; always if `last`.
 
-        Tables' files that the run has removed are deleted there too. Raises Unwritable.
+        Files of tables that the run has removed are also deleted there. Raises Unwritable.
         """
         now = time.monotonic()
         if not last and now - self._pushed.get(run, -PUSH_SECONDS) < PUSH_SECONDS:
@@ -106,7 +106,7 @@ class Mirror:
         path = self.home / stored.name
         state = _state(path)
         if state is None or _newer(stored, path, state):
-            with suppress(FileNotFoundError):  # it has just gone
+            with suppress(FileNotFoundError):  # it was just removed
                 data = memoryview(self._bucket.get(stored.name)).tobytes()
                 with atomic_write.writing(path):
                     _write(path, data, stored.written)
@@ -140,9 +140,9 @@ def _newer(stored: Object, path: Path, state: tuple[int, int]) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of a run's folder to copy: without unfinished ones and those that concern this machine alone.
+    """The files of a run's folder to copy, without unfinished files and files that concern only this machine.
 
-    Files that workers keep for the run are left out too: workers put them into the object store themselves.
+    Files that workers keep for the run are also omitted: workers put them into the object store themselves.
     """
     files = (path for path in folder.rglob("*") if path.is_file() and path.parent != folder / KEPT)
     paths = sorted(path for path in files if path.name not in OURS)

@@ -1,7 +1,7 @@
 """A store in an object store: the same layout as in a folder, each file an object.
 
-A result is put on the condition that there is none, so that of two writers the first one wins. A run writes its files
-into a folder of this machine, which a mirror synchronises with `runs/`.
+A result is put on the condition that none exists, so that the first of two writers wins. A run writes its files to a
+folder on this machine, which a mirror synchronises with `runs/`.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from orchestrator.store.file_store import FileStore, run_file_name
 from orchestrator.store.mirror import JOURNEYS, Mirror
 
 FOLDERS = {RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, "claims", "runs", "tmp"}
-FOOTER = 64 * 1024  # bytes in which the record of most results ends
+FOOTER = 64 * 1024  # last bytes of a file, which contain the record of most results
 RUNS = "./engram-runs"  # the folder of run folders on this machine, unless ENGRAM_RUNS names another
 
 
 class ObjectStore(FileStore):
     """A store below a prefix of a bucket."""
 
-    obstacle = "what lies there comes and goes"
+    obstacle = "the object there repeatedly appears and disappears"
 
     def __init__(self, location: str, create: bool = True) -> None:
         self._bucket = Bucket(location)
         self.location = self._bucket.location
         if not is_there(self._bucket):
             if not create:
-                raise StoreError(f"there is no store at {self.location}; a run makes one there, or name another")
+                raise StoreError(f"there is no store at {self.location}; run an audit to create one, or give another")
             _create(self._bucket)
 
     def __reduce__(self) -> tuple[type[ObjectStore], tuple[str, bool]]:
@@ -52,14 +52,14 @@ class ObjectStore(FileStore):
     def mirror(self) -> Mirror:
         home = os.environ.get("ENGRAM_RUNS") or RUNS
         scheme, _, place = self.location.partition("://")
-        # No bucket's name is as short as the folder of Azure's containers.
+        # Names of buckets are longer than the folder of Azure's containers, so the two cannot collide.
         folder = Path(home).expanduser().absolute() / ("" if scheme == "s3" else scheme)
         return Mirror(self._bucket, folder / place)
 
     def keys(self) -> set[str]:
         keys = entry.keys_of(self._names(RESULTS), SUFFIX)
         if not keys and not is_there(self._bucket):  # a deleted bucket is listed as an empty one
-            raise StoreError(f"the store {self.location} has gone")
+            raise StoreError(f"the store {self.location} no longer exists")
         return keys
 
     def stamps(self, keys: Iterable[str]) -> Mapping[str, str]:
@@ -76,7 +76,7 @@ class ObjectStore(FileStore):
     def _wrong(self, key: str) -> tuple[str, StoreError] | None:
         try:
             self.record(key)
-        except (Absent, Damaged, Unwritable) as error:  # one that cannot be reached may be sound
+        except (Absent, Damaged, Unwritable) as error:  # an unreachable result may be intact
             return key, error
         return None
 
@@ -88,7 +88,7 @@ class ObjectStore(FileStore):
         return {stored.name: stored.size for stored in self._bucket.objects(folder)}
 
     def irregular_files(self, folder: str) -> dict[str, str]:
-        return dict.fromkeys(self._bucket.invalid_names(folder), "its name is no path")
+        return dict.fromkeys(self._bucket.invalid_names(folder), "its name is not a path")
 
     def read_file(self, name: str) -> bytes:
         try:
@@ -144,7 +144,7 @@ class ObjectStore(FileStore):
         return _last_parts(self._bucket.objects(folder))
 
     def _content_before_write(self, key: str) -> str | None:
-        """What `_content` returns. Raises Unwritable if the store cannot be reached within PATIENCE seconds."""
+        """As `_content`. Raises Unwritable if the store cannot be reached within PATIENCE seconds."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -158,14 +158,14 @@ class ObjectStore(FileStore):
 
     @contextmanager
     def _checked_bytes(self, key: str) -> Iterator[pa.Buffer]:
-        """All bytes of a result, checked against their digest. One found corrupt here or by the caller is set aside."""
+        """All bytes of a result, checked against their digest. A result found corrupt is set aside."""
         with entry.reading_result(self, key, lambda why: self._set_aside(key, data, why)):
             data = self._bucket.get(entry.result_name(key))
             entry.check(memoryview(data))
             yield data
 
     def _set_aside(self, key: str, data: pa.Buffer, why: str) -> None:
-        """Copy a damaged result to quarantine and delete it, unless a sound one has been put in its place."""
+        """Copy a damaged result to quarantine and delete it, unless an intact one has replaced it."""
         name = entry.result_name(key)
         with suppress(FileNotFoundError):
             if self._bucket.get(name).equals(data):
@@ -180,7 +180,7 @@ class ObjectStore(FileStore):
 
 
 def is_there(bucket: Bucket) -> bool:
-    """Whether a bucket holds a store. Raises StoreError if that is unknown, or its format is not supported."""
+    """Whether a bucket contains a store. Raises StoreError if this is unknown, or its format is not supported."""
     try:
         data = memoryview(bucket.get(marker.MARKER)).tobytes()
     except FileNotFoundError:
@@ -190,10 +190,10 @@ def is_there(bucket: Bucket) -> bool:
 
 
 def _create(bucket: Bucket) -> None:
-    """Make a prefix a store. Of two processes that do so at once one writes the marker."""
+    """Make a prefix a store. If two processes do so at once, one writes the marker."""
     foreign = sorted(set(bucket.names()) - FOLDERS - {marker.MARKER})
     if foreign:
-        raise StoreError(f"{bucket.location} is not a store and not empty (it holds {foreign[0]}); name another prefix")
+        raise StoreError(f"{bucket.location} is not a store and not empty (it has {foreign[0]}); give another prefix")
     bucket.create(marker.MARKER, marker.text())
 
 

@@ -1,4 +1,4 @@
-"""Provenance of a result: where and with which software it was computed. It is recorded, and enters no key."""
+"""Provenance of a result: the machine and software that computed it. It is recorded and enters no key."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def process() -> str:
 
 @functools.cache
 def versions() -> Mapping[str, str]:
-    """The versions of Python and of the packages that affect results; packages not installed are left out."""
+    """The versions of Python and of the installed packages that affect results."""
     installed = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -41,9 +41,9 @@ def versions() -> Mapping[str, str]:
 
 @functools.cache
 def identity() -> Mapping[str, str]:
-    """What must be equal on all machines that compute a run: the digest of this code, and the versions of packages.
+    """The identity that all machines of a run must share: the digest of this code, and the versions of packages.
 
-    Of a version its local part, which names a build such as `+cu130`, is left out.
+    The local part of a version, which names a build such as `+cu130`, is omitted.
     """
     root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
@@ -77,10 +77,10 @@ def commit() -> str | None:
 
 
 def device(noted: str | None = None) -> Mapping[str, Any]:
-    """The device, and if a task has loaded torch, the number of its threads.
+    """The device and, if a task has loaded torch, the number of its threads.
 
     A task may have noted the device, as torch names it (`cuda:0`, `cpu`) or by its model name; its note takes
-    precedence, since not everything is computed on a GPU where there is one. Both give the same name.
+    precedence, since not every task uses an available GPU. Both give the same name.
     """
     torch = sys.modules.get("torch")
     kind = None if noted is None else noted.partition(":")[0]

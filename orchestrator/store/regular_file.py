@@ -1,7 +1,7 @@
-"""Read the files of a store that a third party may have written: regular files only, and no links below a folder.
+"""Reads the files of a store from a third party: regular files only, and no links below a folder.
 
-Opening a named pipe waits for a writer, and a link leads anywhere. So a file is opened without waiting and looked at
-before a byte of it is read.
+Opening a named pipe waits for a writer, and a link can point anywhere. Therefore a file is opened without waiting, and
+its type is checked before a byte of it is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHUNK = 2**20  # bytes of one read
 
 
 class IrregularFile(OSError):
-    """Something else than a regular file stands at the path."""
+    """The path is not a regular file."""
 
 
 def _open_regular(path: str | Path) -> int:
@@ -33,12 +33,12 @@ def _open_regular(path: str | Path) -> int:
 
 
 def regular_opener(path: str, _flags: int) -> int:
-    """The `opener` with which `open` reads regular files alone."""
+    """The `opener` with which `open` reads only regular files."""
     return _open_regular(path)
 
 
 def regular_bytes(path: str | Path) -> bytes:
-    """The bytes of the regular file at this path, which a link may lead to. Raises as `_open_regular`."""
+    """The bytes of the regular file at this path, following links. Raises as `_open_regular`."""
     return _read(_open_regular(path))
 
 
@@ -50,11 +50,11 @@ def regular_text(path: str | Path) -> str:
 def bytes_inside(root: Path, name: str) -> bytes:
     """The bytes of the regular file of this name below the folder, without following a link on the way.
 
-    Raises OSError; IrregularFile for a link, a pipe, or a name that leads out of the folder.
+    Raises OSError; IrregularFile for a link, a pipe, or a name that points outside the folder.
     """
     *folders, last = name.split("/")
     if any(part in ("", ".", "..") for part in (*folders, last)):
-        raise IrregularFile(errno.EINVAL, "its name leads out of the store", name)
+        raise IrregularFile(errno.EINVAL, "its name points outside the store", name)
     above = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for folder in folders:
@@ -68,7 +68,7 @@ def bytes_inside(root: Path, name: str) -> bytes:
 
 
 def check_regular(path: str | Path) -> None:
-    """Raise IrregularFile, or OSError if there is none, unless a regular file stands at this path."""
+    """Raise IrregularFile, or OSError if nothing exists, unless this path is a regular file."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
         raise IrregularFile(errno.EINVAL, _kind(mode), str(path))
@@ -90,7 +90,7 @@ def _open(path: str | Path, flags: int, folder: int | None) -> int:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
             with suppress(OSError):
                 mode = os.lstat(path, dir_fd=folder).st_mode
-                # A file in the place of a folder is as if there were no file below it.
+                # A file in place of a folder counts as a missing file below it.
                 if stat.S_ISLNK(mode) or stat.S_ISSOCK(mode):
                     raise IrregularFile(error.errno, _kind(mode), str(path)) from None
         raise

@@ -1,4 +1,4 @@
-"""Threads that read and write side by side, of which an interrupt waits for none."""
+"""Pools of threads for reads and writes, for which an interrupt does not wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 def thread_pool(count: int, name: str) -> Iterator[ThreadPoolExecutor]:
     """A pool of threads. The block waits for them when it finishes, but not on an error or interrupt.
 
-    A thread may be in a read that does not return, of a disk that is away, for instance.
+    A thread may be in a read that does not return, for example of a disconnected disk.
     """
     pool = ThreadPoolExecutor(count, name)
     try:

@@ -1,10 +1,10 @@
-"""Copies of a store: what another store lacks, file by file, each checked before and after.
+"""Copies the missing files from one store to another, each checked before and after.
 
-The store may be somebody else's: links in it are not followed, and a name that is no path is not written.
+The origin may belong to a third party: links in it are not followed, and names that are not paths are not written.
 
-Files have the same names in every store, so that two listings tell what is missing: a copy that was cut off goes on
-where it stopped. Results, checkpoints and tracebacks are never replaced; a run's folder is, where the copy's log is the
-shorter one.
+Files have the same names in every store, so that two listings show the missing ones, and an interrupted copy continues
+where it stopped. Results, checkpoints and tracebacks are never replaced; a run's folder is replaced if the target has
+the shorter log.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from orchestrator.store.mirror import FIXED, JOURNEYS, LOG, OURS, RUNS
 from orchestrator.store.regular_file import IrregularFile
 from orchestrator.store.threads import thread_pool
 
-# The folders of keys, each with the name that a key has in it.
+# Folder of keys -> the name of a key's file in it.
 NAMES = {RESULTS: entry.result_name, STATES: entry.state_name, FAILURES: entry.failure_name}
 KEYED = tuple(NAMES)
 
 
 @dataclass
 class Transfer:
-    """What a copy did: files and bytes that were copied, files that were there, and those that were left.
+    """The outcome of a copy: copied files and bytes, existing files, and skipped ones.
 
-    `damaged` are not what their digests say; `irregular` are links, pipes and names that are no paths, with the reason.
+    `damaged` files do not match their digests; `irregular` are links, pipes and names that are not paths, with the
+    reason.
     """
 
     copied: int = 0
@@ -41,13 +42,13 @@ class Transfer:
 
 
 def copy_store(origin: Store, target: Store) -> Transfer:
-    """Copy what the target lacks. A damaged file of the origin is left and named, and so is what is no file.
+    """Copy the files that the target lacks. Damaged files and irregular entries of the origin are skipped and listed.
 
-    Raises Held where a run to be copied anew is driven in the target; StoreError or Unwritable where either store
-    fails: the files that were copied until then stay.
+    Raises Held if a run to be replaced has a driver in the target; StoreError or Unwritable if either store fails.
+    Files copied before an error stay.
     """
     if origin.location == target.location:
-        raise StoreError(f"{origin.location} is both the store to copy and the one to copy to; name two")
+        raise StoreError(f"{origin.location} is both FROM and TO; give two different stores")
     done = Transfer()
     with thread_pool(JOURNEYS, "copy") as pool:
         for folder in (*KEYED, RUNS):
@@ -74,7 +75,7 @@ def _count(done: Transfer, copied: Iterable[tuple[str, int | IrregularFile | Non
 
 
 def _run_files(origin: Store, target: Store, done: Transfer) -> Iterator[list[str]]:
-    """The files of each run to copy, its `run.json` last: with it a run is there."""
+    """The files of each run to copy, its `run.json` last, because it makes the run exist."""
     there, here = _by_run(origin.files(RUNS)), _by_run(target.files(RUNS))
     for run, files in there.items():
         known = here.get(run, {})
@@ -83,14 +84,14 @@ def _run_files(origin: Store, target: Store, done: Transfer) -> Iterator[list[st
         names = [name for name in files if name not in known or (ahead and name.rpartition("/")[2] not in FIXED)]
         done.present += len(files) - len(names)
         if known and names and (driver := lease.holder(target.folder(RUNS, run))) is not None:
-            raise Held(f"{run} is driven in {target.location} by {driver.name}; copy again when it has ended")
+            raise Held(f"{run} has a driver in {target.location}, {driver.name}; copy again when it has ended")
         first, rest = f"{RUNS}/{run}/{mirror.FIRST}", [name for name in names if name.count("/") > 1]
         yield [name for name in rest if name != first]
         yield [name for name in rest if name == first]
 
 
 def _by_run(files: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """The files of each run, but for unfinished ones and those that concern one machine."""
+    """The files of each run, without unfinished files and files that concern one machine."""
     runs: dict[str, dict[str, int]] = {}
     for name, size in files.items():
         _, run, *rest = name.split("/")
@@ -100,9 +101,9 @@ def _by_run(files: Mapping[str, int]) -> dict[str, dict[str, int]]:
 
 
 def _copy(origin: Store, target: Store, name: str, replace: bool = False) -> tuple[str, int | IrregularFile | None]:
-    """Copy a file and read it back; its name and bytes, None if it is damaged. Nothing if it has just gone.
+    """Copy a file and read it back; return its name and size, or None as size if it is damaged.
 
-    The error instead of the bytes if it is no regular file inside the store.
+    The size is 0 if the file was just removed, and the error if it is not a regular file inside the store.
     """
     try:
         data = origin.read_file(name)
@@ -116,14 +117,14 @@ def _copy(origin: Store, target: Store, name: str, replace: bool = False) -> tup
     if replace:
         target.replace_file(name, data)
     elif not target.create_file(name, data):
-        return name, 0  # another writer has stored it meanwhile
+        return name, 0  # another writer has just stored it
     if target.read_file(name) != data:
-        raise StoreError(f"{target.location}/{name} reads as other bytes than were written; check the disk or network")
+        raise StoreError(f"{target.location}/{name} differs from the bytes written; check the disk or network")
     return name, len(data)
 
 
 def _check(name: str, data: bytes) -> None:
-    """Raise CorruptError, CorruptState or ArrowException for a result or state that is not what its digest says."""
+    """Raise CorruptError, CorruptState or ArrowException for a result or checkpoint that does not match its digest."""
     folder, _, last = name.partition("/")
     key = last.rpartition("/")[2].partition(".")[0]
     if folder == RESULTS:
@@ -134,7 +135,7 @@ def _check(name: str, data: bytes) -> None:
 
 
 def _is_keyed(name: str) -> bool:
-    """Whether a file below a folder of keys is one of a key, at the place that belongs to it."""
+    """Whether a file below a folder of keys has the name of a key at its proper path."""
     folder, _, last = name.partition("/")
     key = last.rpartition("/")[2].partition(".")[0]
     return entry.KEY.fullmatch(key) is not None and name == NAMES[folder](key)

@@ -1,7 +1,6 @@
 """The artifacts of a run in tracking: the page, its figures, and tables.
 
-They contain none of the user's own images: the page that shows them is another file, and binary columns are left out
-of tables.
+They contain none of the user's own images: the page that shows them is another file, and tables omit binary columns.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ class Artifact:
 
 
 def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) -> Iterator[Artifact]:
-    """The artifacts of a run or sweep, or of a search, which is given, in their present state."""
+    """The present artifacts of a run or sweep, or of `search` if it is given."""
     for path in _page_files(journal.folder):
         data = regular_bytes(path)
-        # In MLflow no other page lies beside it, and its frame follows no link.
+        # In MLflow the pages of other runs are not next to it, and its frame follows no link.
         data = page_seal.make_standalone(data) if path.name == pages.PAGE else data
         yield Artifact(str(path.relative_to(journal.folder)), data)
-    if search is not None:  # whose trials are told by its own tables
+    if search is not None:  # its own tables describe its trials
         exported = {name: results.trials(search, name) for name in search_results.TABLES}
     else:
         exported = {name: results.export(journal, store, name) for name in single(journal)}
@@ -70,7 +69,7 @@ def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) 
 
 
 def _answers_of_cells(journal: Journal, store: Store) -> pa.Table:
-    """A row for each cell of a sweep: what tells it apart, its answer, and the row on which that rests; else empty."""
+    """A row for each cell of a sweep: its distinguishing fields, answer and supporting row; empty for a run."""
     rows = [
         {
             **cell.varied,

@@ -1,7 +1,7 @@
-"""MLflow's SQLite file: it is created atomically, and one that MLflow cannot use is set aside.
+"""MLflow's SQLite file: it is created atomically, and an unusable one is set aside.
 
-MLflow creates it in hundreds of steps and never completes one of which some are missing. So it is created in a
-separate folder and then linked into its place; a writer that dies midway leaves only that folder.
+MLflow creates the file in hundreds of steps and never completes a partial one. Therefore it is created in a separate
+folder and then linked to its path; a writer that dies midway leaves only that folder.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from orchestrator.store import atomic_write
 from orchestrator.store.durability import sync
 
 MAKING = ".making-"  # prefix of the folders in which a database is created
-OWED = "owed.json"  # beside it: names of runs that were in the database set aside
+OWED = "owed.json"  # next to it: names of runs in the database that was set aside
 TIMEOUT = 20.0  # seconds to wait for another writer
 
 
 def problem(path: Path) -> str | None:
-    """Why MLflow cannot use the database, in a few words; None if it can, or if this cannot be checked.
+    """The reason why MLflow cannot use the database; None if it can, or if this cannot be checked.
 
     Raises OSError if it does not exist. Reads the whole file.
     """
@@ -68,7 +68,7 @@ def make(path: Path, fill: Callable[[Path], None]) -> None:
         draft = folder / path.name
         fill(draft)
         if wrong := problem(draft):
-            raise OSError(f"the database that was made for {path} cannot be used: {wrong}")
+            raise OSError(f"the database created for {path} cannot be used: {wrong}")
         with open(draft, "rb") as made:
             os.fsync(made.fileno())
         with suppress(FileExistsError):
@@ -98,7 +98,7 @@ def set_aside(path: Path, runs: Iterable[str]) -> Path:
 
 
 def owed_runs(path: Path) -> list[str]:
-    """The runs of a database that was set aside that are still to be delivered again."""
+    """The runs of a database set aside that still have to be delivered again."""
     try:
         names = json.loads((path.parent / OWED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -107,7 +107,7 @@ def owed_runs(path: Path) -> list[str]:
 
 
 def record_owed_runs(path: Path, runs: Sequence[str]) -> None:
-    """Record that these runs, and no others, are still to be delivered."""
+    """Record that exactly these runs still have to be delivered."""
     if runs:
         atomic_write.replace(path.parent, path.parent / OWED, (json.dumps(list(runs), indent=1) + "\n").encode())
     else:
@@ -119,7 +119,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _fault(error: sqlite3.Error) -> str | None:
-    """The defect of the database that an error shows; None if it only cannot be read now."""
+    """The defect of the database that an error shows; None if it is only unreadable at present."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return str(error)

@@ -1,7 +1,7 @@
-"""Delivery of runs to MLflow from their driver's side: a child process does it, and the run never waits for it.
+"""Delivery of runs to MLflow from their driver's side: a child process does the work, and jobs never wait for it.
 
-Only the end of the run waits for it, for a limited time: a line reports what could not be delivered, and the next
-`engram resume` of the run delivers it.
+Only the end of the run waits for it, for a limited time: a line reports undelivered parts, and the next `engram resume`
+of the run delivers them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); import orchestrator, tasks; del sys.path[0]; "
     "from orchestrator.tracking.uploader import main; main()"
 )
-STARTING = 60.0  # seconds for the child to begin: it loads MLflow, and may make a database
+STARTING = 60.0  # seconds for the child to begin: it loads MLflow, and may create a database
 SILENT = {True: 20.0, False: 60.0}  # seconds without a message at the end, for a remote and a local tracking store
 
 
 class Delivery:
-    """Delivers the runs of one start of a driver, and the sweep they make up, to their tracking store."""
+    """Delivers the runs of one start of a driver, and their sweep, to their tracking store."""
 
     def __init__(self, target: Target, store: Store, runs: Sequence[str], sweep: str | None) -> None:
         self.target, self.store = target, store
@@ -49,7 +49,7 @@ class Delivery:
             "experiment": target.experiment,
             "runs": list(runs),
             "sweep": sweep,
-            "path": [os.path.abspath(path) for path in sys.path],  # where other packages' audits are found
+            "path": [os.path.abspath(path) for path in sys.path],  # for the audits of other packages
         }
         self._journals = [
             Disclosure().journal(store.folder("runs", name)) for name in (*runs, *([sweep] if sweep else []))
@@ -68,7 +68,7 @@ class Delivery:
                 stderr=subprocess.DEVNULL,
                 text=True,
                 cwd=self.store.folder(FOLDER),  # MLflow's own defaults are in the working directory
-                start_new_session=True,  # an interrupt from the terminal is for the driver, which then tells it
+                start_new_session=True,  # an interrupt from the terminal goes to the driver, which passes it on
             )
         except OSError:
             return
@@ -90,7 +90,7 @@ class Delivery:
         self.close()
         lines = [answer["notice"]] if answer.get("notice") else []
         if answer["problem"]:
-            lines.append(f"not tracked in full: {answer['problem']}; `{self._again()}` delivers what is missing")
+            lines.append(f"not fully tracked: {answer['problem']}; `{self._again()}` delivers the rest")
         return lines
 
     def address(self, run: str) -> str | None:
@@ -110,8 +110,8 @@ class Delivery:
         return shlex.join(words)
 
     def _is_default(self) -> bool:
-        """Whether the tracking store is the one that lies in the store."""
-        with suppress(Untracked):  # a bucket holds none
+        """Whether the tracking store is the default one inside the store."""
+        with suppress(Untracked):  # a bucket has none
             return self.target.uri == default_uri(self.store)
         return False
 
@@ -141,19 +141,19 @@ class Delivery:
         self._answers.put(None)
 
     def _answer(self, impatient: Callable[[], bool]) -> dict[str, str]:
-        """The child's last message: the `problem` that it could not solve, and its `notice`."""
+        """The child's last message: its remaining `problem` and its `notice`."""
         if self._child is None:
-            return {"problem": "no process could be started for it"}
+            return {"problem": "its process could not be started"}
         until = time.monotonic() + STARTING
         while time.monotonic() < until:
             if impatient():
-                return {"problem": "there was no time"}
+                return {"problem": "the time was over"}
             try:
                 line = self._answers.get(timeout=0.2)
             except queue.Empty:
                 continue
             if line is None:
-                return {"problem": "the process that delivers has died"}
+                return {"problem": "the delivery process has died"}
             answer: dict[str, str] = json.loads(line)
             if "problem" in answer:
                 return answer

@@ -26,10 +26,10 @@ from orchestrator.store import Store
 from tasks.datasets.dataset import Dataset
 
 SECONDS = 5.0  # of the log between two points
-DULL = {"started", "stored", "step", "ready", "running"}  # events that a start logs even without anything to do
+DULL = {"started", "stored", "step", "ready", "running"}  # events that a start logs even if it has no work
 LONGEST_NAME, LONGEST_VALUE = 250, 6000
 EFFECT = "effect"  # the metric by which runs are compared
-# Columns of the row that holds it, by the names of their metrics.
+# Metric -> column of the row with the effect.
 COLUMNS = {
     EFFECT: "estimate",
     f"{EFFECT}.low": "low",
@@ -37,8 +37,8 @@ COLUMNS = {
     f"{EFFECT}.null": "null",
     f"{EFFECT}.p_value": "p_value",
 }
-LESS = "search.reduction"  # of a search: by how much less its winner memorises than its start
-DIGEST = 32  # characters of a data set's digest that fit into MLflow's field; the whole one is in its source
+LESS = "search.reduction"  # of a search: the winner's reduction in memorisation against the start
+DIGEST = 32  # characters of a data set's digest that fit into MLflow's field; its source has the full digest
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Point:
 class ProgressLog:
     """Follows a log; `read` processes the events added to it.
 
-    state: how the last start ended; None if it has not ended, or if its driver was killed. `began` and `ended` are
+    state: the end of the last start; None if it has not ended, or if its driver was killed. `began` and `ended` are
     the times of the first start and of the last activity.
     """
 
@@ -69,7 +69,7 @@ class ProgressLog:
         self._tally = RunProgress(clock=lambda: self._now)
         self._busy = False  # whether this start has done anything
         self._shown = True  # whether its latest counts are in a point
-        self._ends: str | None = None  # how the previous start ended
+        self._ends: str | None = None  # the end of the previous start
 
     def read(self, settled: bool = True) -> None:
         for event in self.log.read(settled):
@@ -89,7 +89,7 @@ class ProgressLog:
             self.state = event["event"]
             if self._busy:
                 self.ended = now
-            elif self.state != self._ends:  # another run did the rest, or there was nothing to do from the beginning
+            elif self.state != self._ends:  # another run did the rest, or there was no work
                 self.ended, self._shown = now, False
             self._ends = self.state
             self._close()
@@ -115,7 +115,7 @@ def is_end(event: Event) -> bool:
 
 
 def is_news(event: Event) -> bool:
-    """Whether the event reports progress, and not only the start or end of a run."""
+    """Whether the event reports progress rather than the start or end of a run."""
     return event["event"] not in DULL and not is_end(event)
 
 
@@ -133,7 +133,7 @@ class Input:
 
 
 def _config(about: Mapping[str, Any]) -> Any:
-    """A run's config as the audit's config type; plain if the audit has gone or has changed since."""
+    """A run's config as the audit's config type; plain if the audit is not installed or has changed since."""
     with_types = typed_config(about)
     return about.get("config", {}) if with_types is None else with_types
 
@@ -179,9 +179,9 @@ def tags(journal: Journal, cells: Sequence[Journal]) -> dict[str, str]:
 
 
 def answer(journal: Journal, store: Store, search: SearchResults | None) -> dict[str, str]:
-    """Tags of the verdict: its short answer, the answer's tone, and the row on which it rests; empty without one.
+    """Tags of the verdict: its short answer, the answer's tone, and the supporting row; empty without a verdict.
 
-    Of a sweep only how many of its cells have which answer; of a search, which is given, what it recommends.
+    For a sweep, only the number of cells by answer; for `search`, if given, its recommendation.
     """
     if search is not None:
         return _recommendation_tags(search)
@@ -208,9 +208,8 @@ def answer(journal: Journal, store: Store, search: SearchResults | None) -> dict
 def metrics(journal: Journal, store: Store, search: SearchResults | None) -> dict[str, float]:
     """The audit's effect, as `effect`, `.low`, `.high`, `.null`, `.p_value`: always the same row of its summary.
 
-    Empty for a sweep; of a search, which is given, by how much less its winner memorises, as `search.reduction`,
-    `.low`, `.high`. Nulls and values that are not finite are left out. All other numbers are in the tables among the
-    artifacts.
+    Empty for a sweep; for `search`, if given, the winner's reduction in memorisation as `search.reduction`, `.low`,
+    `.high`. Nulls and values that are not finite are omitted. All other numbers are in the tables among the artifacts.
     """
     if search is not None:
         told = answers.search_answer(search)
@@ -232,7 +231,7 @@ def objectives(search: SearchResults, run: str) -> dict[str, float]:
 
 
 def learning_curves(journal: Journal, store: Store) -> dict[str, list[tuple[int, float]]]:
-    """What the run's tables tell of its trainings, by epoch: (epoch, value) by `learning/NAME`; empty for a sweep."""
+    """The learning curves in the run's tables: (epoch, value) by `learning/NAME`; empty for a sweep."""
     about = journal.about()
     registered = None if "cells" in about else audits.find_installed(about["audit"])
     if registered is None:
@@ -251,7 +250,7 @@ def learning_curves(journal: Journal, store: Store) -> dict[str, list[tuple[int,
 
 
 def _recommendation_tags(search: SearchResults) -> dict[str, str]:
-    """Tags of what a search recommends; empty as long as it recommends nothing."""
+    """Tags of a search's recommendation; empty until there is one."""
     told = answers.search_answer(search)
     if told is None:
         return {}
@@ -269,7 +268,7 @@ def _finite(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _decisive(journal: Journal, store: Store) -> answers.Row | None:
-    """The row on which the answer rests; the first one without an answer; None without rows."""
+    """The row that supports the answer; the first row without an answer; None without rows."""
     rows = results.summary(journal, store).table.to_pylist()
     return next(iter(answers.leading_rows(results.answer(journal, store), rows, 1)), None)
 

@@ -1,4 +1,4 @@
-"""What MLflow shows of a run in words: its name, and a note with its answer and the next commands."""
+"""The texts of a run in MLflow: its name, and a note with its answer and the next commands."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from orchestrator.spec import audits, resolve
 from orchestrator.spec.fields import text
 from orchestrator.store import Store
 
-LONGEST_NAME = 250  # characters that MLflow takes
-MOST = 3  # settings that a name tells
+LONGEST_NAME = 250  # characters that MLflow accepts
+MOST = 3  # settings in a name
 DIGEST = re.compile(r"@[0-9a-f]{64}")
-WITHHELD = re.compile(r"^<.*>$")  # as words and secrets are told
-LONGEST_NOTE = 7900  # characters; MLflow takes 8,000
-LONGEST_TAG = 5000  # characters that MLflow takes
-FRONT = 20  # trials that are listed
+WITHHELD = re.compile(r"^<.*>$")  # the form of withheld words and secrets
+LONGEST_NOTE = 7900  # characters; MLflow accepts 8,000
+LONGEST_TAG = 5000  # characters that MLflow accepts
+FRONT = 20  # trials in the list
 STATES = {
-    "running": "It is running.",
-    "finished": "All of its jobs are done.",
-    "decided": "It was decided before its plan's end; the jobs that are left are not needed.",
-    "failed": "Some of its jobs failed.",
-    "interrupted": "It was interrupted.",
-    "paused": "It has paused.",
+    "running": "The run is in progress.",
+    "finished": "All jobs are done.",
+    "decided": "The run was decided early; the remaining jobs are not needed.",
+    "failed": "Some jobs failed.",
+    "interrupted": "The run was interrupted.",
+    "paused": "The run has paused.",
 }
 
 
@@ -51,9 +51,9 @@ def run_name(journal: Journal) -> str:
 
 
 def cell_names(sweep: Journal, search: SearchResults | None) -> dict[str, str]:
-    """The names of a sweep's cells by run: what tells each apart, `learning_rate=0.001`; its run if nothing does.
+    """The names of a sweep's cells by run: the distinguishing fields, `learning_rate=0.001`, or else the run.
 
-    A trial of a search, which is given, is named by all of its choices.
+    A trial of `search`, if given, is named by all of its choices.
     """
     if search is not None:
         return {row["run"]: search_results.trial_name(row)[:LONGEST_NAME] for row in search.trials if row["run"]}
@@ -63,7 +63,7 @@ def cell_names(sweep: Journal, search: SearchResults | None) -> dict[str, str]:
 
 
 def _subject(about: Mapping[str, Any]) -> str:
-    """What the run's audit is asked about, in a few words; the audit's name where it does not say."""
+    """The subject of the run's audit in a few words; the audit's name if it declares none."""
     name: str = about["audit"]
     config = typed_config(about)
     registered = audits.find_installed(name)
@@ -72,9 +72,10 @@ def _subject(about: Mapping[str, Any]) -> str:
 
 
 def _set(about: Mapping[str, Any]) -> list[str]:
-    """The fields that were set beside the preset, of a cell with those that its sweep varies, as they were written.
+    """The fields set in addition to the preset, including those that a cell's sweep varies, as entered.
 
-    Of many the first few, those before all that name a file, which tell one run from another; without digests.
+    If there are many, only the first few, fields that name a file first, because these distinguish runs; without
+    digests.
     """
     asked = about["search"] if is_search(about) else about.get("asked", {})
     given = {**asked.get("set", {}), **(about.get("setting") or {})}
@@ -89,7 +90,7 @@ def _set(about: Mapping[str, Any]) -> list[str]:
 
 
 def run_note(journal: Journal, store: Store, state: str, search: SearchResults | None = None) -> str:
-    """The note of a run or sweep, or of a search, which is given, in this state, with the numbers stored so far."""
+    """The note of a run or sweep in this state, or of `search` if given, with the numbers stored so far."""
     changes = [f"Code changed within this run. {line}." for line in _accepted_changes(journal)]
     if search is not None:
         return "\n\n".join([*_search(search), *changes, *_ways(journal, state, search_results.TRIALS)])[:LONGEST_NOTE]
@@ -110,7 +111,7 @@ def _accepted_changes(journal: Journal) -> list[str]:
 
 
 def tags_of_accepted_code(journal: Journal) -> dict[str, str]:
-    """The tag that holds the accepted changes of code; none if there are no such changes."""
+    """The tag with the accepted changes of code; empty if there are none."""
     changes = _accepted_changes(journal)
     return {"engram.accepted_code": "; ".join(changes)[:LONGEST_TAG]} if changes else {}
 
@@ -126,7 +127,7 @@ def _answer(journal: Journal, store: Store) -> list[str]:
 
 
 def _effect(journal: Journal, store: Store) -> list[str]:
-    """What the metric `effect` is."""
+    """The definition of the metric `effect`."""
     row, unit = results.headline(journal, store), results.effect_unit(journal)
     return [f"The metric `effect` is {answers.row_name(row)}{f' (unit: {unit})' if unit else ''}."] if row else []
 
@@ -146,7 +147,7 @@ def _cells(journal: Journal, store: Store) -> list[str]:
 
 
 def _search(search: SearchResults) -> list[str]:
-    """What a search asks and recommends, and its front with the fresh audits."""
+    """The question and recommendation of a search, and its front with the fresh audits."""
     told = answers.search_answer(search)
     said = [] if told is None else [f"**{told.sentence}**"]
     lines = ["| trial | choices | memorization | utility | run |", "|---" * 5 + "|"]
@@ -175,30 +176,34 @@ def _table(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """A text as a cell of a table in Markdown."""
+    """A text as a cell of a Markdown table."""
     return "" if value is None else str(value).replace("|", "\\|").replace("\n", " ")
 
 
 def _ways(journal: Journal, state: str, table: str) -> list[str]:
-    """The state, where to find the results, first of all this table, and the command that continues."""
+    """The state, the location of the results, with `table` as an example, and the command that continues."""
     look = []
     if pages.page(journal.folder) is not None:
         # MLflow shows it in a frame without an origin, where Chromium follows no link, not even to a section.
         look.append(
-            f"The whole account is `{pages.PAGE}` under *Artifacts*; saved, it opens in any browser, where the links "
-            "to its sections work."
+            f"The full report is `{pages.PAGE}` under *Artifacts*. Download it and open it in a browser to use the "
+            "links to its sections."
         )
-    look.append(f"In the store's folder, `engram results {journal.run} {table}` prints the numbers.")
-    goes_on = "goes on" if state in ("interrupted", "paused") else "tries them again" if state == "failed" else ""
-    if goes_on:
-        look.append(f"`engram resume {journal.run}` {goes_on}.")
+    look.append(f"To print the numbers, run `engram results {journal.run} {table}` in the folder of the store.")
+    effect = ""
+    if state in ("interrupted", "paused"):
+        effect = "continues the run"
+    elif state == "failed":
+        effect = "repeats the failed jobs"
+    if effect:
+        look.append(f"`engram resume {journal.run}` {effect}.")
     if state == "running":
-        look.append(f"`engram status {journal.run} --watch` follows it, and so does the live page of `engram ui`.")
+        look.append(f"To follow the run, use `engram status {journal.run} --watch` or the live page of `engram ui`.")
     return [_state(journal, state), " ".join(look)]
 
 
 def _state(journal: Journal, state: str) -> str:
-    """How a run stands, in a sentence; of one that was decided after how many pairs."""
+    """The state of a run as a sentence; for a decided run, with the number of pairs."""
     for event in journal.last_start(("decided",)) if state == "decided" else ():
         return f"{event['note'][0].upper()}{event['note'][1:]}."
     return STATES.get(state, "")

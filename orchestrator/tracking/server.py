@@ -1,7 +1,7 @@
-"""Brings MLflow up to date with a run's folder; the only module that imports it.
+"""Updates MLflow from a run's folder; the only module that imports MLflow.
 
-Each step reads what MLflow has of the run and adds what is missing. So it may be interrupted anywhere and repeated by
-any process, without duplicates.
+Each step reads the run's data in MLflow and adds the missing parts. It may therefore be interrupted anywhere and
+repeated by any process, without duplicates.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from orchestrator.tracking import artifacts, database, facts, note, tracking_sto
 from orchestrator.tracking.facts import Point, ProgressLog
 from orchestrator.tracking.tracking_store import ARTIFACTS, DATABASE, FOLDER, LOCK, Target, rehome
 
-METRICS, PARAMS = 1000, 100  # in one request at most
-# Anything else was KILLED.
+METRICS, PARAMS = 1000, 100  # maximum numbers per request
+# Any other state is KILLED.
 STATUS = {"running": "RUNNING", "failed": "FAILED", **dict.fromkeys(COMPLETE, "FINISHED")}
-# The name in MLflow's list, which may be changed there, and the one that we gave it last.
+# The name in MLflow's list, which a user may change there, and the last name that we set.
 NAME, SHOWN = "mlflow.runName", "engram.name"
-# MLflow shows what begins with `system/` apart from the results.
+# MLflow shows metrics that begin with `system/` separately from the results.
 DONE, FAILED, RATE = "system/jobs done", "system/jobs failed", "system/models per minute"
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class Server:
             try:
                 return str(self.client.create_experiment(name, artifact_location=place))
             except MlflowException:
-                experiment = self.client.get_experiment_by_name(name)  # another process has created it meanwhile
+                experiment = self.client.get_experiment_by_name(name)  # another process has created it
                 if experiment is None:
                     raise
         if experiment.lifecycle_stage != "active":
@@ -115,8 +115,8 @@ class Server:
 class Entry:
     """One run, sweep or search, and its state in MLflow.
 
-    What a search has for all of its trials is read once, with its log: `search`, its results; `names`, its trials' or a
-    sweep's cells' by run.
+    Data shared by all trials of a search are read once, with its log: `search`, its results; `names`, the names of its
+    trials, or of a sweep's cells, by run.
     """
 
     def __init__(self, journal: Journal, store: Store, cells: Sequence[Entry] = ()) -> None:
@@ -140,7 +140,7 @@ class Entry:
 
     @property
     def state(self) -> str:
-        """How the last start ended, from the log; of a search, whether it has ended."""
+        """The end of the last start, from the log; for a search, whether it has ended."""
         if self.search is not None:
             return "finished" if self.search.ended else "interrupted"
         if self.cells:
@@ -291,7 +291,7 @@ class Entry:
         return parent.names.get(self.journal.run, self.journal.run) if parent else note.run_name(self.journal)
 
     def _name_tags(self, seen: Any, name: str) -> dict[str, str]:
-        """The tags that give the run this name; none where somebody has given it a name of their own."""
+        """The tags that give the run this name; empty if a user has renamed it."""
         ours = (self.journal.run, seen.data.tags.get(SHOWN, name))
         return {SHOWN: name, NAME: name} if seen.info.run_name in ours else {}
 
@@ -335,14 +335,14 @@ def _ready(target: Target, store: Store, used: bool) -> str:
     wrong = database.problem(path) if path.exists() and path == store.folder(FOLDER) / DATABASE else None
     if wrong:
         if used:
-            raise Undeliverable(f"{path} cannot be used any more: {wrong}")
+            raise Undeliverable(f"{path} can no longer be used: {wrong}")
         runs = [
             folder.parent.name
             for folder in store.folder("runs").glob(f"*/{notes.RECEIPT_FILE}")
             if (last := notes.read_receipt(folder.parent)) and last.uri == target.public_uri
         ]
         place = database.set_aside(path, runs)
-        line = f"{path} could not be used ({wrong}); it is kept as {place.name}, and its runs go into a new one"
+        line = f"{path} could not be used ({wrong}); it was renamed {place.name}, and its runs go into a new database"
     if not path.exists():
         database.make(path, _fill)
     return line
@@ -351,8 +351,8 @@ def _ready(target: Target, store: Store, used: bool) -> str:
 def _fill(draft: Path) -> None:
     from mlflow import MlflowClient
 
-    # MLflow pastes the working directory, as Python's literal, into the SQL that makes its own first experiment, which
-    # is not ours. SQLite reads no literal of a path that holds both kinds of quotes.
+    # MLflow inserts the working directory as a Python literal into the SQL that creates its default experiment. SQLite
+    # cannot read this literal if the path contains both kinds of quotes.
     is_unquotable = {"'", '"'} <= set(os.getcwd())
     with chdir("/") if is_unquotable else nullcontext():
         MlflowClient(tracking_uri=sqlite_uri(draft)).search_experiments(max_results=1)
@@ -381,7 +381,7 @@ def _store_id(store: Store) -> str:
     """An identifier of this store on any machine, to distinguish runs of the same name in different stores."""
     if store.mirror is not None:
         return hashlib.sha256(store.location.encode()).hexdigest()[:16]
-    folder = store.folder(FOLDER)  # it may be moved, so its path is no identifier
+    folder = store.folder(FOLDER)  # it may be moved, so its path does not identify it
     path = folder / "id"
     with file_lock(folder / LOCK):
         if not path.exists():

@@ -1,4 +1,4 @@
-"""Where runs are tracked: the MLflow tracking store, the experiment, and the links into MLflow's pages."""
+"""The MLflow tracking store of runs, the experiment, and the links into MLflow's pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FOLDER = "mlflow"  # in a local store
 DATABASE, ARTIFACTS, LOCK = "mlflow.db", "artifacts", "lock"
 EXPERIMENT = "engram"
 OFF = "off"
-# MLflow 3 opens in its view for language models, which shows no runs, unless a link says otherwise.
+# MLflow 3 opens its view for language models, which shows no runs, unless a link selects another one.
 VIEW = "?workflowType=machine_learning"
 
 
@@ -81,7 +81,7 @@ class Target:
 
 
 def run_list(url: str, experiment_id: str, with_answers: bool = False) -> str:
-    """The list of an experiment's runs on the server at this URL; in our view of it, if the experiment has that."""
+    """The list of an experiment's runs on the server at this URL; in our view if the experiment has it."""
     shared = f"&{VIEW_PARAMETER}" if with_answers else ""
     return f"{url.rstrip('/')}/#/experiments/{experiment_id}/runs{VIEW}{shared}"
 
@@ -89,7 +89,7 @@ def run_list(url: str, experiment_id: str, with_answers: bool = False) -> str:
 def target(store: Store, uri: str | None, experiment: str | None) -> Target | None:
     """The tracking store of this store's runs; None if tracking is turned off.
 
-    By default a database inside a local store. Raises Untracked if there is no place for one, or MLflow is missing.
+    By default a database inside a local store. Raises Untracked if the store cannot hold one, or MLflow is missing.
     """
     if uri == OFF:
         return None
@@ -103,7 +103,7 @@ def default_uri(store: Store) -> str:
     """The database inside a local store, as a URI."""
     if store.mirror is not None:
         raise Untracked(
-            f"tracking is off: {store.location} is no folder that could hold it; "
+            f"tracking is off: {store.location} is not a folder; "
             "give a tracking store by --mlflow or MLFLOW_TRACKING_URI"
         )
     try:

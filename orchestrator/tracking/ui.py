@@ -1,6 +1,7 @@
 """MLflow's pages on the tracking store of a local Engram store: its server, reachable from this machine only.
 
-MLflow is started, never loaded here. The link opens the list of our runs, which is not MLflow's default page.
+MLflow runs as a separate process and is never imported here. The link opens the list of our runs, which is not MLflow's
+default page.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from orchestrator.tracking import database, tracking_store
 from orchestrator.tracking.tracking_store import ARTIFACTS, FOLDER, LOCK, VIEW, Target, rehome, run_list
 
 HOST = "127.0.0.1"
-PORTS = 100  # that are tried, one after another
-ATTEMPTS = 3  # to find a port, if others take the free ones meanwhile
+PORTS = 100  # number of ports to try, in order
+ATTEMPTS = 3  # to find a port, if other processes take free ones at the same time
 STARTING = 120.0  # seconds until it answers; MLflow loads slowly on a machine under load
 ENDING = 5.0  # seconds to end after SIGTERM
 SECONDS = 5.0  # for a server to answer
@@ -40,9 +41,9 @@ SETTINGS = {
 
 
 def link(url: str, experiment: str) -> str:
-    """The list of the experiment's runs on the server at this URL, with their answers as columns where it offers that.
+    """The list of the experiment's runs on the server at this URL, with their answers as columns if available.
 
-    The list of all experiments if it does not have this one.
+    The list of all experiments if the server does not have this one.
     """
     asked = f"{url.rstrip('/')}/api/2.0/mlflow/experiments/get-by-name?experiment_name={quote(experiment)}"
     try:
@@ -55,9 +56,9 @@ def link(url: str, experiment: str) -> str:
 
 
 def run_link(folder: Path, url: str | None) -> str | None:
-    """MLflow's page of the run in this folder, on the server that has it or else on our own at this URL.
+    """MLflow's page of the run in this folder, on the server that has it, or else on our own server at this URL.
 
-    None for a run that is not tracked, or whose tracking store is a file while we serve none.
+    None for a run that is not tracked, or whose tracking store is a file without a running server.
     """
     receipt = notes.read_receipt(folder)
     if receipt is None or receipt.address.startswith("http"):
@@ -70,11 +71,9 @@ def check(store: Store, target: Target) -> None:
     path = target.database
     if path is not None:
         if not path.exists():
-            raise EngramError(
-                f"nothing is tracked in {path} yet; run an audit first, or name another place by --mlflow"
-            )
+            raise EngramError(f"{path} has no runs yet; run an audit first, or give another tracking store by --mlflow")
         if wrong := database.problem(path):
-            raise EngramError(f"MLflow cannot use {path}: {wrong}; `engram resume` of a run in it makes it anew")
+            raise EngramError(f"MLflow cannot use {path}: {wrong}; `engram resume` of one of its runs recreates it")
     # A process that holds the lock has done this already.
     with suppress(BlockingIOError), file_lock(store.folder(FOLDER) / LOCK, wait=False):
         rehome(store)
@@ -86,19 +85,19 @@ def log(store: Store) -> Path:
 
 
 def free_port(first: int) -> int:
-    """The first free port from `first` on."""
+    """The first free port, starting with `first`."""
     for port in range(first, first + PORTS):
         with socket.socket() as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with suppress(OSError, OverflowError):
                 tried.bind((HOST, port))
                 return port
-    raise EngramError(f"ports {first} to {first + PORTS - 1} are all taken; give another one by --port")
+    raise EngramError(f"ports {first} to {first + PORTS - 1} are all in use; give another one by --port")
 
 
 @contextmanager
 def serving(store: Store, target: Target, first: int) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Start MLflow's server on the tracking store; yields its process and its port, the first free one from `first` on.
+    """Start MLflow's server on the tracking store; yields its process and its port, the first free one from `first`.
 
     The server ends with the context, or when this process is killed. If another process takes the port while the
     server starts, it is started again at the next one.
@@ -112,7 +111,7 @@ def serving(store: Store, target: Target, first: int) -> Iterator[tuple[subproce
             if _answers(server, port, log(store)):
                 break
             if attempt == ATTEMPTS or free_port(port) == port:  # the port was not the cause of its end
-                raise EngramError(f"MLflow's server ended at once; what it said is in {log(store)}")
+                raise EngramError(f"MLflow's server ended at once; its output is in {log(store)}")
         assert server is not None
         yield server, port
     finally:
@@ -135,12 +134,12 @@ def _start(store: Store, target: Target, port: int, guard: Guard) -> subprocess.
             stderr=output,
             cwd=folder,  # MLflow's own defaults are in the working directory
             env={**os.environ, **SETTINGS, **guard.variables},
-            start_new_session=True,  # an interrupt from the terminal is for this process, which then ends it
+            start_new_session=True,  # an interrupt from the terminal goes to this process, which then ends the server
         )
 
 
 def _answers(server: subprocess.Popen[bytes], port: int, log: Path) -> bool:
-    """Wait until the server answers; False if it has ended instead. Raises EngramError if it does neither in time."""
+    """Wait until the server answers; False if it has ended instead. Raises EngramError on timeout."""
     deadline = time.monotonic() + STARTING
     while time.monotonic() < deadline:
         if server.poll() is not None:
@@ -148,7 +147,7 @@ def _answers(server: subprocess.Popen[bytes], port: int, log: Path) -> bool:
         with suppress(OSError), urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=2):
             return True
         time.sleep(0.1)
-    raise EngramError(f"MLflow's server does not answer; what it said is in {log}")
+    raise EngramError(f"MLflow's server does not answer; its output is in {log}")
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:

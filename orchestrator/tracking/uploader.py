@@ -1,7 +1,7 @@
-"""The uploader: a separate process that brings MLflow up to date with the folders of runs, during the runs and after.
+"""The uploader: a separate process that updates MLflow from the folders of runs, during the runs and after.
 
-Loading MLflow takes seconds, a server may hang, and the user's program may use MLflow itself; so this is not part of
-the run's driver, which starts it (`delivery.py`).
+Loading MLflow takes seconds, a server may hang, and the user's program may use MLflow itself; therefore this is not
+part of the run's driver, which starts it (`delivery.py`).
 
 It reads the order from stdin, one line of JSON; then `end` when the runs' folders are complete, or the end of the
 stream when the driver has died. It writes a line to stdout after each run of a sync, and finally the answer.
@@ -31,12 +31,12 @@ from orchestrator.tracking.tracking_store import FOLDER, Target
 from orchestrator.tracking.tracking_store import LOCK as ALL
 
 SECONDS = 5.0  # between syncs during a run
-LAST = 8.0  # seconds that an uploader whose driver has died may still take
+LAST = 8.0  # seconds that an uploader may continue after its driver has died
 LOCK = "mlflow.lock"  # in a run's folder: one uploader delivers the run at a time
 
 
 class DriverMessages:
-    """Messages of the driver: `ended` once the run's folder is complete, `dead` once it is gone."""
+    """Messages of the driver: `ended` once the run's folder is complete, `dead` once the driver has died."""
 
     def __init__(self) -> None:
         self.ended = self.dead = False
@@ -45,7 +45,7 @@ class DriverMessages:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def wait(self, seconds: float) -> None:
-        """Wait for a message, for at most so many seconds."""
+        """Wait for a message for at most this time."""
         if self._message.wait(seconds) or os.getppid() == self._parent:
             return
         self._die()
@@ -83,7 +83,7 @@ class Uploader:
     ) -> None:
         """Read the logs (`settled` once they are complete) and apply `step` to each run; reconnect after an error.
 
-        `acknowledge` is called after each, so that nobody takes the many trials of a search for a server that hangs.
+        `acknowledge` is called after each run, so that a search with many trials is not mistaken for a hanging server.
         """
         try:
             for entry in self.entries:
@@ -120,10 +120,10 @@ class Uploader:
 
 
 def follow(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[], None]) -> str:
-    """Sync until the run has ended or its driver is gone; return the problem in one line, empty if there is none."""
+    """Sync until the run has ended or its driver has died; return the problem as one line, empty if there is none."""
     with uploader.lock_runs():
         while not (driver.ended or driver.dead):
-            with suppress(Exception):  # retried, and at the end reported
+            with suppress(Exception):  # retried, and reported at the end
                 uploader.sync(lambda entry: entry.progress("running"), False, acknowledge)
             driver.wait(SECONDS)
         problem = ""
@@ -183,7 +183,7 @@ def _cells(journal: Journal) -> list[str]:
 
 
 def reason(error: BaseException, target: Target) -> str:
-    """The cause of a failure of MLflow, in one line."""
+    """The cause of a failure of MLflow, as one line."""
     line = " ".join(str(error).split())
     if isinstance(error, EngramError):
         return line
@@ -192,7 +192,7 @@ def reason(error: BaseException, target: Target) -> str:
         ("Connection refused", f"nothing answers at {uri}"),
         ("timed out", f"{uri} does not answer"),
         ("resolve", f"{uri} cannot be found"),
-        ("too many 50", f"{uri} answers with errors only"),
+        ("too many 50", f"{uri} answers only with errors"),
     ):
         if words in line:
             return message

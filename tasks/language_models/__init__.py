@@ -1,1 +1,1 @@
-"""Language models: sequence models fine-tuned on questions about contexts, and their answers."""
+"""Language models: fine-tuning, scores of texts, and answers to questions about contexts."""

@@ -1,7 +1,7 @@
-"""Fine-tuning of a language model on questions about contexts, and its answers: the task that audits plan it with.
+"""Fine-tuning of a language model on questions about contexts, and its answers: the task that audits plan.
 
-Published setting: T5 text to text, AdaFactor at a constant learning rate of 1e-3, 128 questions a step, contexts of 512
-tokens, up to 100 epochs. Bombari et al. 2022, section 6; Raffel et al. 2020, section 3.1.2.
+Published setting: T5 text to text, AdaFactor at a constant learning rate of 1e-3, 128 questions per step, contexts of
+512 tokens, up to 100 epochs. Bombari et al. 2022, section 6; Raffel et al. 2020, section 3.1.2.
 
 Planning a fine-tuning imports no torch; computing one does.
 """
@@ -28,30 +28,32 @@ if TYPE_CHECKING:
 
 
 def batch_key(config: FineTuning) -> FineTuning:
-    """What trainings that share a call have in common: all but the seed."""
+    """Return the settings that trainings in one call share: all except the seed."""
     return replace(config, seed=0)
 
 
 def work(config: FineTuning) -> Work:
-    """What the training and its questions compute."""
+    """Return the amount of training and of questions."""
     from tasks.datasets.catalog import load_questions
 
     questions = load_questions(config.data)
-    trained = config.examples or len(questions.train)
-    asked = 2 * (trained + (config.held_out or len(questions.validation)))  # on contexts as they are, and corrupted
-    way = "train" if config.privacy is None else "privately train"
-    way = f"{way} adapters of" if config.adaptation == "lora" else way
+    training_count = config.examples or len(questions.train)
+    question_count = 2 * (
+        training_count + (config.held_out or len(questions.validation))
+    )  # on original and on corrupted contexts
+    activity = "train" if config.privacy is None else "privately train"
+    activity = f"{activity} adapters of" if config.adaptation == "lora" else activity
     return Work(
-        {f"{way} {config.model.name}": trained * config.epochs},
-        {f"ask {config.model.name}": asked * len(config.asked)},
+        {f"{activity} {config.model.name}": training_count * config.epochs},
+        {f"ask {config.model.name}": question_count * len(config.asked)},
     )
 
 
 def fine_tune_many(
     configs: Sequence[FineTuning],
-    inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
+    inputs: Sequence[Inputs],  # noqa: ARG001 - no input tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's ANSWERS, or the exception that ended it alone, as it ends."""
+    """Yield the ANSWERS of each training, or its exception, when it ends."""
     from tasks.datasets.catalog import load_questions
 
     for index, config in enumerate(configs):
@@ -73,19 +75,19 @@ def fine_tune_many(
     work=work,
 )
 def fine_tune(config: FineTuning, inputs: Inputs) -> pa.Table:
-    """The answers of the fine-tuned model (ANSWERS) to train and validation questions, on clean and corrupted contexts.
+    """Answer train and validation questions with the fine-tuned model, on original and corrupted contexts (ANSWERS).
 
-    They are empty where no epoch is asked for.
+    The table is empty if no epoch is recorded.
     """
     return single_table(fine_tune_many, config, inputs)
 
 
 def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) -> pa.Table:
-    """The answers of the model fine-tuned on these questions (ANSWERS), by epoch, split, context and question.
+    """Fine-tune a model on these questions and record its answers, by epoch, split, context and question (ANSWERS).
 
-    As the job at this index of a call it continues from a given state, and leaves its own where that is wanted; on a
-    CPU neither makes a difference to the result. TrainingError where a loss is not finite; ValueError, in one line,
-    for a model or a set that the config cannot be had with.
+    As the job at this index of a call, the training continues from a given state and saves its own state on request; on
+    a CPU neither changes the result. Raises TrainingError if a loss is not finite, and ValueError if the model or the
+    questions do not fit the config.
     """
     _check_installed()
     from tasks.external.weights import silence_transformers
@@ -98,14 +100,14 @@ def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) 
         state_name,
     )
 
-    place = hardware.device()
+    device = hardware.device()
     train = Selection(config.examples).select(questions)["train"]
-    with hardware.exactly(place):
-        model = prepare_model(config, training_texts(train), place)
-        asking, rows = AnswerRecorder(config, model, questions), list[dict[str, Any]]()
+    with hardware.exactly(device):
+        model = prepare_model(config, training_texts(train), device)
+        recorder, rows = AnswerRecorder(config, model, questions), list[dict[str, Any]]()
 
         def record(epoch: int, loss: float | None) -> None:
-            rows.extend(asking.answer_rows(epoch, loss))
+            rows.extend(recorder.answer_rows(epoch, loss))
 
         kind = FineTuner if config.privacy is None else PrivateFineTuner
         training = kind(config, model, encode_questions(config, model, train))
@@ -115,17 +117,17 @@ def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) 
 
 
 @contextlib.contextmanager
-def fine_tuned_on(config: Tuning, texts: Sequence[str], place: Any) -> Iterator[SequenceModel]:
-    """The model fine-tuned on whole texts, in evaluation mode, on its device; transformers is silent meanwhile.
+def fine_tuned_on(config: Tuning, texts: Sequence[str], device: Any) -> Iterator[SequenceModel]:
+    """Yield the model fine-tuned on whole texts, in evaluation mode on its device, with transformers silenced.
 
-    It is trained anew, from its beginning, and leaves no state.
+    The training starts from the initial weights and saves no state.
     """
     _check_installed()
     from tasks.external.weights import silence_transformers
     from tasks.language_models.pretrained import prepare_model
     from tasks.language_models.training import FineTuner, PrivateFineTuner, encode_texts
 
-    model = prepare_model(config, texts, place)
+    model = prepare_model(config, texts, device)
     kind = FineTuner if config.privacy is None else PrivateFineTuner
     with silence_transformers():
         kind(config, model, encode_texts(config, model, texts)).fit("", lambda *_: None, None)
@@ -133,18 +135,18 @@ def fine_tuned_on(config: Tuning, texts: Sequence[str], place: Any) -> Iterator[
 
 
 @contextlib.contextmanager
-def model_as_it_is(config: Reader, place: Any) -> Iterator[SequenceModel]:
-    """The model without a fine-tuning, on its device; transformers is silent meanwhile."""
+def model_as_it_is(config: Reader, device: Any) -> Iterator[SequenceModel]:
+    """Yield the model without fine-tuning, on its device, with transformers silenced."""
     _check_installed()
     from tasks.external.weights import silence_transformers
     from tasks.language_models.pretrained import load_reader
 
     with silence_transformers():
-        yield load_reader(config, place)
+        yield load_reader(config, device)
 
 
 def _check_installed() -> None:
-    """ValueError where transformers is not installed."""
+    """Raise ValueError if transformers is not installed."""
     try:
         import transformers  # noqa: F401
     except ImportError:

@@ -1,4 +1,4 @@
-"""The config of a fine-tuning on questions about contexts. It imports no torch."""
+"""Configuration of a fine-tuning on questions about contexts. It imports no torch."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Precision = Literal["float32", "bfloat16"]
 
 
 def adaptation_extras(adaptation: Adaptation) -> tuple[Extra, ...]:
-    """The packages that a training with this adaptation needs."""
+    """Return the packages that a training with this adaptation needs."""
     return (PEFT,) if adaptation == "lora" else ()
 
 
 class Reader(Protocol):
-    """The settings of a config by which a language model reads texts."""
+    """The settings for reading texts with a language model."""
 
     @property
     def model(self) -> LanguageModel: ...
@@ -40,7 +40,7 @@ class Reader(Protocol):
 
 
 class Tuning(Reader, Protocol):
-    """The settings of a config by which a language model is fine-tuned, whatever its texts are."""
+    """The settings for fine-tuning a language model on any texts."""
 
     @property
     def relation(self) -> Relation: ...
@@ -68,22 +68,22 @@ class Tuning(Reader, Protocol):
 
 @dataclass(frozen=True)
 class FineTuning(Ranged):
-    """One fine-tuning of a language model, and what it is asked.
+    """One fine-tuning of a language model, and the questions that it answers.
 
-    It is trained on the first `examples` questions for training (0: all), and asked these and the first `held_out` of
-    the validation questions (0: all), each on its context as it is and on the corrupted one. With `parts`, a seed, it
-    is drawn by this which contexts are trained on and which are held out. With `numeric` only questions whose first
-    gold answer has a digit are asked; it is trained on all of them nevertheless.
+    The model is trained on the first `examples` training questions (0: all). It answers these and the first `held_out`
+    validation questions (0: all), on the original and on the corrupted context. `parts` is a seed that assigns contexts
+    to training or held-out data at random. With `numeric` the model answers only questions whose first gold answer
+    contains a digit, although it is trained on all questions.
 
-    The answers trained on are the first gold ones. `redrawn` gives each question that of another one, by a permutation
-    that is another in every epoch: never its own, and never that of the same question twice in as many epochs as there
-    are other questions. Then nothing relates answers to contexts.
+    The training answers are the first gold answers. `redrawn` assigns each question the answer of another question, by
+    a different permutation in every epoch: never its own, and never the same one twice within as many epochs as there
+    are other questions. Answers are then unrelated to contexts.
 
-    `lora` trains low-rank adapters of this `rank` (Hu et al. 2022) and leaves the model's own weights as they are.
-    `dropout` is set wherever the model's config has one. `length` and `answer_length` are in tokens: longer contexts
-    and answers are cut off. With `accumulate` above 1 a step computes its `batch` questions in so many parts, one after
-    another: it takes the memory of a part. The model is asked after the epochs `recorded` (0: before training); empty
-    stands for the last, and None for no epoch.
+    `lora` trains low-rank adapters of this `rank` (Hu et al. 2022); the weights of the model stay unchanged. `dropout`
+    replaces every dropout probability in the model's config. `length` and `answer_length` are in tokens: longer
+    contexts and answers are truncated. With `accumulate` above 1, a step divides its `batch` questions into that number
+    of parts and needs the memory of one part. The model answers after the epochs `recorded` (0: before training); empty
+    means the last epoch, and None no epoch.
     """
 
     data: Dataset
@@ -112,10 +112,10 @@ class FineTuning(Ranged):
 
     def conflicts(self) -> Iterator[str]:
         if self.batch % self.accumulate:
-            yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
+            yield f"accumulate: expected a divisor of batch={self.batch}, got {self.accumulate}. Change one of both."
         if self.privacy is not None and self.relation == "redrawn":
-            # The answer of one question would be in the gradients of others.
-            yield "privacy is given and relation is redrawn; it must be kept"
+            # The gradient of a question would contain the answer of another.
+            yield "relation: expected kept with privacy, got redrawn. Set relation=kept, or train without privacy."
         yield from recorded_conflicts(self.recorded, self.epochs)
 
     def extras(self) -> tuple[Extra, ...]:
@@ -123,16 +123,16 @@ class FineTuning(Ranged):
 
     @property
     def asked(self) -> tuple[int, ...]:
-        """The epochs after which the model is asked, ascending."""
+        """The epochs after which the model answers, in ascending order."""
         return (self.epochs,) if self.recorded == () else self.recorded or ()
 
 
 def up_to(config: FineTuning, before: int, end: int) -> FineTuning:
-    """The link of a chain from epoch `before` to epoch `end`, which is asked after its own epochs alone.
+    """Return the link of a chain from epoch `before` to epoch `end`, which answers after its own epochs only.
 
-    The part of `tasks.training.chains.chain`. ValueError where the training cannot be broken into links.
+    `tasks.training.chains.chain` calls it. Raises ValueError if the training cannot be divided into links.
     """
     if config.privacy is not None:
-        raise ValueError("privacy is given, and a private training is never broken into links; link must be 0")
+        raise ValueError("link: expected 0 with privacy. A private training is not divided into links: set link=0.")
     linked: FineTuning = recording_up_to(config, before, end)
     return linked

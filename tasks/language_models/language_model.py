@@ -1,15 +1,15 @@
-"""A language model by name: a small one built from its config, one in a local folder, or one in the hub's cache.
+"""A language model by name: a small built-in one, one in a local folder, or one in the cache of the Hugging Face hub.
 
-| written                | what it is                                                                     |
-|------------------------|--------------------------------------------------------------------------------|
-| `tiny-t5#WIDTHxLAYERS` | a T5 begun at random, with a tokenizer trained on the texts it is fine-tuned on |
-| `tiny-gpt#WIDTHxLAYERS` | a GPT-2 begun at random that reads bytes                                      |
-| `folder:PATH`          | any Hugging Face sequence model and its tokenizer, by their `save_pretrained`  |
-| `hub:NAME`             | one that the hub's cache on this machine holds, such as `hub:t5-small`         |
-| `folder:PATH+ADAPTER`, `hub:NAME+ADAPTER` | the same with the LoRA adapter in the folder ADAPTER, merged into it |
+| name                   | model                                                                           |
+|------------------------|---------------------------------------------------------------------------------|
+| `tiny-t5#WIDTHxLAYERS` | a T5 with random weights, and a tokenizer that is trained on its training texts |
+| `tiny-gpt#WIDTHxLAYERS` | a GPT-2 with random weights that reads bytes                                   |
+| `folder:PATH`          | a Hugging Face sequence model and its tokenizer, from their `save_pretrained`   |
+| `hub:NAME`             | a model in the hub's cache on this machine, such as `hub:t5-small`              |
+| `folder:PATH+ADAPTER`, `hub:NAME+ADAPTER` | the model, merged with the LoRA adapter in a folder |
 
-Nothing is downloaded, and nothing that could run code is read: weights are read from safetensors alone, and of a folder
-neither Python files nor pickles. Naming and pinning a model import no torch.
+This module never downloads a model, and never reads files that could run code: weights come from safetensors only, and
+Python files and pickles are ignored. Naming and pinning a model import no torch.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tasks.worker import files
 from tasks.worker.files import File
 
 RULE = "language model: safetensors, config and tokenizer, 1"
-TINY_RULES = {"t5": "tiny t5, 2", "gpt": "tiny gpt, 1"}  # what is built from the sizes: another one changes this
+TINY_RULES = {"t5": "tiny t5, 2", "gpt": "tiny gpt, 1"}  # version of the construction
 TINY = re.compile(r"tiny-(t5|gpt)(?:#([1-9]\d{0,3})x([1-9]\d?))?")
 WIDTH, LAYERS = 64, 2
 HEAD = 16  # features of a head of a tiny model
-# What bears on a model's answers beside its weights: its config and its tokenizer.
+# Files other than weights that affect a model's output: config and tokenizer.
 READ = (
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     *("added_tokens.json", "vocab.json", "merges.txt", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"),
@@ -42,12 +42,12 @@ TOKENIZERS = ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", "toke
 
 
 class ModelError(Unavailable):
-    """A language model is absent, cannot be read, or is not the one that was pinned: one line for the user."""
+    """A language model is absent, unreadable, or different from the pinned one."""
 
 
 @dataclass(frozen=True)
 class TinyModel:
-    """The kind and sizes of a small model: `width` features, and so many layers, a T5's in encoder and decoder each."""
+    """The kind and sizes of a small model; a T5 has `layers` layers in the encoder and in the decoder."""
 
     kind: str  # t5 or gpt
     width: int
@@ -58,8 +58,8 @@ class TinyModel:
 class LanguageModel(PinnedName):
     """A language model by name, pinned once `digest` is set. Written `name` or `name@digest`.
 
-    The digest of one that comes with weights is SHA-256 over those, its config and its tokenizer; a tiny one is built
-    from its sizes and has none.
+    The digest is SHA-256 over the weights, the config and the tokenizer; a tiny model is built from its sizes and has
+    no digest.
     """
 
     noun: ClassVar[str] = "model"
@@ -71,23 +71,25 @@ class LanguageModel(PinnedName):
         tiny = TINY.fullmatch(self.name)
         if tiny is None:
             raise ValueError(
-                f"model is {self.name!r}; it must be tiny-t5 or tiny-gpt, with #WIDTHxLAYERS or without, "
-                "folder:PATH or hub:NAME, with +ADAPTER or without"
+                f"model: expected tiny-t5, tiny-gpt, folder:PATH or hub:NAME, got {self.name!r}. #WIDTHxLAYERS may "
+                "follow a tiny model, and +ADAPTER a folder or a name."
             )
         if tiny[2] and int(tiny[2]) % HEAD:
-            raise ValueError(f"model is {self.name!r}; its width must be a multiple of {HEAD}")
+            raise ValueError(
+                f"model: expected a width that is a multiple of {HEAD}, got {self.name!r}. Change the width."
+            )
 
     def named(self) -> LanguageModel:
-        """The same without the folders that its folder lies in."""
+        """Return the model with the name of its folder instead of the path."""
         kind, _, path = self.name.partition(":")
         if self.tiny_sizes is not None:
             return self
         base, adapter = _split_adapter(path)
-        named = PurePath(base).name if kind == "folder" else base
-        return LanguageModel(f"{kind}:{named}{f'+{PurePath(adapter).name}' if adapter else ''}", self.digest)
+        folder_name = PurePath(base).name if kind == "folder" else base
+        return LanguageModel(f"{kind}:{folder_name}{f'+{PurePath(adapter).name}' if adapter else ''}", self.digest)
 
     def identity(self) -> str:
-        """What a key sees: the content, never the name or path; of a tiny one its sizes."""
+        """Return the part of a key: the content, not the name or path; for a tiny model, its sizes."""
         if self.tiny_sizes is not None:
             sizes = self.tiny_sizes
             return f"{TINY_RULES[sizes.kind]}: {sizes.width}x{sizes.layers}"
@@ -96,17 +98,18 @@ class LanguageModel(PinnedName):
     def extras(self) -> tuple[Extra, ...]:
         return (TRANSFORMERS, PEFT) if self.tiny_sizes is None and _split_adapter(self.name)[1] else (TRANSFORMERS,)
 
-    def pin(self, known: MutableMapping[str, str]) -> LanguageModel:
-        """The same with the digest of its content, and a folder by its absolute path.
+    def pin(self, digests: MutableMapping[str, str]) -> LanguageModel:
+        """Return the model with the digest of its content and the absolute path of its folder; a tiny one unchanged.
 
-        ModelError where it is not there, cannot be read, or is not the one that was pinned; no digest of a tiny one.
+        Raises ModelError if it is absent, unreadable, or different from the pinned one.
         """
         if self.tiny_sizes is not None:
             return self
-        digest = _content_digest(self, known)
+        digest = _content_digest(self, digests)
         if self.digest and self.digest != digest:
             raise ModelError(
-                f"model {self.name} is not the one that was pinned: its content has digest {digest}, not {self.digest}"
+                f"model {self.name} is not the one that was pinned: expected digest {self.digest}, got {digest}. "
+                "Restore the pinned content."
             )
         base, adapter = str(model_folder(self)), adapter_folder(self)
         base = f"folder:{base}" if self.name.startswith("folder:") else _split_adapter(self.name)[0]
@@ -117,96 +120,100 @@ class LanguageModel(PinnedName):
 
     @property
     def tiny_sizes(self) -> TinyModel | None:
-        """The sizes of a tiny model; None for one that comes with weights."""
-        found = TINY.fullmatch(self.name)
-        return None if found is None else TinyModel(found[1], int(found[2] or WIDTH), int(found[3] or LAYERS))
+        """The sizes of a tiny model; None for a model with stored weights."""
+        match = TINY.fullmatch(self.name)
+        return None if match is None else TinyModel(match[1], int(match[2] or WIDTH), int(match[3] or LAYERS))
 
 
 def _split_adapter(name: str) -> tuple[str, str]:
-    """What stands before and after the last + of a name; all of it, where a folder is called so, and nothing."""
+    """Split a name at its last +, unless a folder has the whole name."""
     base, plus, adapter = name.rpartition("+")
     path = name.removeprefix("folder:")
     return (base, adapter) if plus and not files.expand_home(path).is_dir() else (name, "")
 
 
 def model_folder(model: LanguageModel) -> Path:
-    """The folder of a model that comes with weights; ModelError, in one line, where there is none."""
+    """Return the folder of a model with stored weights. Raises ModelError if there is none."""
     kind, _, rest = _split_adapter(model.name)[0].partition(":")
     return _cached_folder(rest) if kind == "hub" else _local_folder(rest)
 
 
 def adapter_folder(model: LanguageModel) -> Path | None:
-    """The folder of the adapter on the model; None where it has none, ModelError where it is not there."""
+    """Return the folder of the adapter; None without one. Raises ModelError if it does not exist."""
     adapter = _split_adapter(model.name)[1]
     return _local_folder(adapter) if adapter else None
 
 
 def _local_folder(path: str) -> Path:
-    place = files.expand_home(path).absolute()
-    if not place.is_dir():
-        raise ModelError(f"there is no folder {place}")
-    return place
+    folder = files.expand_home(path).absolute()
+    if not folder.is_dir():
+        raise ModelError(f"there is no folder {folder}; check the path of the model")
+    return folder
 
 
 def _cached_folder(name: str) -> Path:
-    """The folder of a model in the hub's cache; ModelError, in one line, where the cache does not have it."""
+    """Return the folder of a model in the hub's cache. Raises ModelError if it is absent."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise ModelError(f"model hub:{name} needs {TRANSFORMERS.advice}") from None
     try:
         return Path(snapshot_download(name, local_files_only=True))
-    except (OSError, ValueError):  # absent, or no name that the hub has
+    except (OSError, ValueError):  # absent, or an invalid name
         raise ModelError(
-            f"the hub's cache has no model {name}, and nothing is downloaded here; fetch it with: hf download {name}"
+            f"model: {name} is not in the cache of the hub, and this tool downloads nothing. Run: hf download {name}"
         ) from None
 
 
-def _content_digest(model: LanguageModel, known: MutableMapping[str, str]) -> str:
-    """SHA-256 over weights, config and tokenizer, and over the adapter; `known` remembers each file's.
+def _content_digest(model: LanguageModel, digests: MutableMapping[str, str]) -> str:
+    """Return SHA-256 over weights, config, tokenizer and adapter; `known` caches the digest of each file.
 
-    ModelError, in one line, where a folder has no such model or adapter.
+    Raises ModelError if a folder contains no model or adapter.
     """
     parts: list[bytes] = []
     for path in all_files(model):
-        parts += (path.name.encode(), files.pin(File(str(path)), known).digest.encode())
+        parts += (path.name.encode(), files.pin(File(str(path)), digests).digest.encode())
     return digest_of(RULE, parts)
 
 
 def all_files(model: LanguageModel) -> Iterator[Path]:
-    """The files that make the model, and then those of its adapter."""
+    """Yield the files of the model, and then the files of its adapter."""
     yield from _content_files(model_folder(model))
     adapter = adapter_folder(model)
     if adapter is not None:
         yield from _adapter_files(adapter)
 
 
-def _adapter_files(place: Path) -> tuple[Path, ...]:
-    """The files that make an adapter; ModelError where the folder lacks one."""
-    there = {path.name: path for path in _files_in(place)}
+def _adapter_files(folder: Path) -> tuple[Path, ...]:
+    """Return the files of an adapter. Raises ModelError if one is missing."""
+    paths_by_name = {path.name: path for path in _files_in(folder)}
     for name in ADAPTER:
-        if name not in there:
-            raise ModelError(f"{place} has no {name}; save the adapter there with peft's model.save_pretrained(...)")
-    return tuple(there[name] for name in ADAPTER)
+        if name not in paths_by_name:
+            raise ModelError(
+                f"{folder}: expected {name}. Save the adapter there with model.save_pretrained(...) of peft."
+            )
+    return tuple(paths_by_name[name] for name in ADAPTER)
 
 
-def _files_in(place: Path) -> list[Path]:
+def _files_in(folder: Path) -> list[Path]:
     try:
-        return sorted(place.iterdir())
+        return sorted(folder.iterdir())
     except OSError as error:
-        raise ModelError(f"{place} cannot be read: {error.strerror or error}") from None
+        raise ModelError(f"{folder}: cannot be read: {error.strerror or error}. Check its permissions.") from None
 
 
-def _content_files(place: Path) -> Iterator[Path]:
-    """The files that make a model, by name; ModelError where the folder has none."""
-    there = _files_in(place)
-    names = {path.name for path in there}
+def _content_files(folder: Path) -> Iterator[Path]:
+    """Return the files of a model, by name. Raises ModelError if a part is missing."""
+    paths = _files_in(folder)
+    names = {path.name for path in paths}
     if ADAPTER[0] in names:
-        raise ModelError(f"{place} holds an adapter; name its model, too: folder:MODEL+{place}")
+        raise ModelError(f"{folder}: expected a model, got an adapter. Give its model as well: folder:MODEL+{folder}")
     if "config.json" not in names:
-        raise ModelError(f"{place} has no config.json; save the model there with model.save_pretrained(...)")
-    if not any(path.suffix == ".safetensors" for path in there):
-        raise ModelError(f"{place} has no weights *.safetensors; save the model there with model.save_pretrained(...)")
+        raise ModelError(f"{folder}: expected config.json. Save the model there with model.save_pretrained(...).")
+    if not any(path.suffix == ".safetensors" for path in paths):
+        raise ModelError(
+            f"{folder}: expected weights *.safetensors. Save the model there with model.save_pretrained(...)."
+        )
     if not names.intersection(TOKENIZERS):
-        raise ModelError(f"{place} has no tokenizer; save it there with tokenizer.save_pretrained(...)")
-    return (path for path in there if path.suffix == ".safetensors" or path.name in READ)
+        raise ModelError(f"{folder}: expected a tokenizer. Save it there with tokenizer.save_pretrained(...).")
+    return (path for path in paths if path.suffix == ".safetensors" or path.name in READ)

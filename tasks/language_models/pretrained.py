@@ -1,6 +1,6 @@
-"""A language model ready to be trained: loaded from its folder, or a small one built at random, and adapted.
+"""Language models ready for training: loaded from a folder, or built with random weights, and with adapters.
 
-A small T5's tokenizer is trained on the texts that it is to read; a small GPT reads bytes.
+The tokenizer of a small T5 is trained on its training texts; a small GPT reads bytes.
 """
 
 from __future__ import annotations
@@ -39,36 +39,38 @@ from tasks.numerics.seeds import drawn_from
 from tasks.worker import compute_context
 
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
-SPACE = "▁"  # stands for the space before a word
-VOCABULARY = 4096  # words and numbers at most
+SPACE = "▁"  # represents the space before a word
+VOCABULARY = 4096  # largest number of words and numbers
 POSITIONS = 1024  # of a tiny GPT, in bytes
-SIMILARITY = 0.4  # the scale of queries and keys: a token's score for an equal one is about 16 times its square
+SIMILARITY = 0.4  # scale of queries and keys: the score of equal tokens is about 16 times its square
 NEARNESS = 2.0  # standard deviation of the scores by relative position
-ASCII = string.ascii_letters + string.digits + string.punctuation  # always among the tokens
-# A word, a number or one other character, each with the space before it.
+ASCII = string.ascii_letters + string.digits + string.punctuation  # always tokens
+# A word, a number or another single character, including the space before it.
 PIECE = rf"{SPACE}?(?:[^\W\d_{SPACE}]+|[0-9]+|[^\w{SPACE}])"
 
 
 def train_tokenizer(texts: Iterable[str]) -> Any:
-    """A tokenizer whose tokens are the commonest words and numbers of these texts, and single characters.
+    """Train a tokenizer whose tokens are single characters and the most common words and numbers of these texts.
 
-    What is no token is broken into the longest pieces that are, from its start. Built by counting alone, so that the
-    same texts give the same tokens anywhere.
+    Other words are split into the longest tokens, from the start. The training only counts, so the same texts yield the
+    same tokens on any machine.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
     vocabulary = {token: number for number, token in enumerate(vocabulary_of(texts))}
-    made = Tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN, continuing_subword_prefix=""))
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN, continuing_subword_prefix=""))
     metaspace = pre_tokenizers.Metaspace(SPACE)
-    made.pre_tokenizer = pre_tokenizers.Sequence([metaspace, pre_tokenizers.Split(Regex(PIECE), "isolated")])
-    made.decoder = decoders.Metaspace(SPACE)
-    made.post_processor = processors.TemplateProcessing(single=f"$A {END}", special_tokens=[(END, vocabulary[END])])
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token=PAD, eos_token=END, unk_token=UNKNOWN)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([metaspace, pre_tokenizers.Split(Regex(PIECE), "isolated")])
+    tokenizer.decoder = decoders.Metaspace(SPACE)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {END}", special_tokens=[(END, vocabulary[END])]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, unk_token=UNKNOWN)
 
 
 def vocabulary_of(texts: Iterable[str]) -> list[str]:
-    """The tokens: the special ones, every character with and without a space before it, then the commonest pieces."""
+    """Return the special tokens, every character with and without a preceding space, and the most common pieces."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(re.findall(PIECE, SPACE + text.replace(" ", SPACE)))
@@ -79,12 +81,12 @@ def vocabulary_of(texts: Iterable[str]) -> list[str]:
 
 
 def _build_tiny_t5(sizes: TinyModel, tokens: int, dropout: float) -> Any:
-    """The model, its weights drawn from torch's current random state.
+    """Build a T5 with weights from torch's current random state.
 
-    Its attention begins as that of trained models looks: tokens attend to equal ones, each head to some relative
-    positions more than to others, and pass on what they attend to. From T5's own beginning a model this small takes
-    many minutes until it reads an answer out of a context, and from this one half a minute. After Trockman & Kolter
-    2023, "Mimetic initialization of self-attention layers". Everything else begins as in T5.
+    Its initial attention imitates that of trained models: tokens attend to equal tokens, each head prefers some
+    relative positions, and values are copied. With the initialisation of T5, a model this small needs many minutes to
+    learn to read answers from contexts, and with this one half a minute. After Trockman & Kolter 2023, "Mimetic
+    initialization of self-attention layers". All other weights are initialised as in T5.
     """
     from torch import nn, no_grad
     from transformers import T5Config, T5ForConditionalGeneration
@@ -115,19 +117,19 @@ def _build_tiny_t5(sizes: TinyModel, tokens: int, dropout: float) -> Any:
 
 
 def byte_tokenizer() -> Any:
-    """A tokenizer whose tokens are the bytes of a text in UTF-8, and one that ends it."""
+    """Return a tokenizer whose tokens are the UTF-8 bytes of a text, and an end token."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     tokens = [PAD, END, *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    made = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, []))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    made.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token=PAD, eos_token=END)
+    tokenizer = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END)
 
 
 def _build_tiny_gpt(sizes: TinyModel, tokens: int, dropout: float) -> Any:
-    """A GPT-2 of these sizes, its weights drawn from torch's current random state as GPT-2 begins."""
+    """Build a GPT-2 of these sizes, initialised from torch's current random state."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     return GPT2LMHeadModel(
@@ -147,47 +149,47 @@ def _build_tiny_gpt(sizes: TinyModel, tokens: int, dropout: float) -> Any:
     )
 
 
-# The probabilities of dropout in the configs of transformers' models.
+# Names of dropout probabilities in the configs of transformers.
 DROPOUTS = (
     *("dropout", "dropout_rate", "attention_dropout", "activation_dropout", "hidden_dropout", "hidden_dropout_prob"),
     *("attention_probs_dropout_prob", "resid_pdrop", "embd_pdrop", "attn_pdrop", "resid_dropout", "embed_dropout"),
 )
-# Adapters are multiplied by this over their rank; twice the rank is what most trainings take.
+# lora_alpha divided by the rank; 2 is the usual choice.
 ALPHA = 2
 
 
-def prepare_model(config: Tuning, texts: Iterable[str], place: torch.device) -> SequenceModel:
-    """The model on its device, ready to be trained. A tiny T5's tokenizer is trained on these texts.
+def prepare_model(config: Tuning, texts: Iterable[str], device: torch.device) -> SequenceModel:
+    """Return the model on its device, ready for training. The tokenizer of a tiny T5 is trained on these texts.
 
-    Whatever is drawn is a function of the config's seed; torch's own random state is as before. ValueError, in one
-    line, for a model that cannot be had or read, or one whose positions are too few.
+    All random numbers follow from the config's seed, and torch's random state is restored. Raises ValueError if the
+    model is absent or unreadable, or has too few positions.
     """
-    spread = spread_over_gpus(config.model, place, is_private=config.privacy is not None)
-    model = _make_model(config, texts, place, config.dropout, spread)
+    spread = spread_over_gpus(config.model, device, is_private=config.privacy is not None)
+    model = _make_model(config, texts, device, config.dropout, spread)
     if config.adaptation == "lora":
-        with drawn_from(config.seed, "adapters", place=place), silence_transformers():
+        with drawn_from(config.seed, "adapters", place=device), silence_transformers():
             _add_adapters(model.module, config)
     if not spread:
-        model.module.to(place)
+        model.module.to(device)
     if config.checkpointing:
-        # What a layer computes is computed again for its gradients, in the memory of one layer.
+        # Recomputes activations layer by layer, which saves memory.
         model.module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     return model
 
 
-def load_reader(config: Reader, place: torch.device) -> SequenceModel:
-    """The model on its device, as it is. Raises ValueError as `prepare_model` does."""
-    spread = spread_over_gpus(config.model, place)
-    model = _make_model(config, (), place, 0.0, spread)
+def load_reader(config: Reader, device: torch.device) -> SequenceModel:
+    """Return the given model on its device. Raises ValueError like `prepare_model`."""
+    spread = spread_over_gpus(config.model, device)
+    model = _make_model(config, (), device, 0.0, spread)
     if not spread:
-        model.module.to(place)
+        model.module.to(device)
     return model
 
 
 def _make_model(
-    config: Reader, texts: Iterable[str], place: torch.device, dropout: float, spread: Mapping[str, Any]
+    config: Reader, texts: Iterable[str], device: torch.device, dropout: float, spread: Mapping[str, Any]
 ) -> SequenceModel:
-    with drawn_from(config.seed, "initial weights", place=place), silence_transformers():
+    with drawn_from(config.seed, "initial weights", place=device), silence_transformers():
         if config.model.tiny_sizes is None:
             module, tokenizer = load_model(config, dropout, spread)
         else:
@@ -198,22 +200,22 @@ def _make_model(
 
 
 def training_texts(questions: Sequence[Question]) -> list[str]:
-    """Everything that is read and said of these questions in training."""
+    """Return all texts that a model reads or writes in training on these questions."""
     contexts = dict.fromkeys(question_text(question.question, question.context) for question in questions)
     return [*contexts, *(answer_text(question.golds[0]) for question in questions)]
 
 
 def _build_tiny_model(sizes: TinyModel, dropout: float, texts: Iterable[str]) -> tuple[Any, Any]:
-    """A tiny model and its tokenizer."""
+    """Build a tiny model and its tokenizer."""
     tokenizer = train_tokenizer(texts) if sizes.kind == "t5" else byte_tokenizer()
     build = _build_tiny_t5 if sizes.kind == "t5" else _build_tiny_gpt
     return build(sizes, len(tokenizer), dropout), tokenizer
 
 
 def load_tokenizer(model: LanguageModel, texts: Iterable[str]) -> tuple[Any, int]:
-    """The model's tokenizer without its weights, and the token that ends a text.
+    """Return the model's tokenizer, without loading weights, and the end token.
 
-    A tiny T5's is trained on these texts.
+    The tokenizer of a tiny T5 is trained on these texts.
     """
     from transformers import AutoConfig, AutoTokenizer
 
@@ -221,69 +223,72 @@ def load_tokenizer(model: LanguageModel, texts: Iterable[str]) -> tuple[Any, int
     if sizes is not None:
         tokenizer = train_tokenizer(texts) if sizes.kind == "t5" else byte_tokenizer()
         return tokenizer, int(tokenizer.eos_token_id)
-    model.pin({})  # refuses another content
-    place, local = str(model_folder(model)), {"local_files_only": True, "trust_remote_code": False}
+    model.pin({})  # raises ModelError for other content
+    folder, local = str(model_folder(model)), {"local_files_only": True, "trust_remote_code": False}
     with silence_transformers():
-        tokenizer = AutoTokenizer.from_pretrained(place, **local)
-        settings = AutoConfig.from_pretrained(place, **local)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+        settings = AutoConfig.from_pretrained(folder, **local)
     end = first_present(tokenizer.eos_token_id, getattr(settings, "eos_token_id", None))
     if end is None:
-        raise ModelError(f"model {model.name} has no token that ends a text; set its tokenizer's eos_token")
+        raise ModelError(f"model {model.name}: expected an end token. Set eos_token of its tokenizer.")
     return tokenizer, int(end)
 
 
-def spread_over_gpus(model: LanguageModel, place: torch.device, is_private: bool = False) -> Mapping[str, Any]:
-    """How transformers is to lay the layers of a model on the GPUs of this process; nothing where it has one.
+def spread_over_gpus(model: LanguageModel, device: torch.device, is_private: bool = False) -> Mapping[str, Any]:
+    """Return the arguments that spread a model over the GPUs of this process; empty for a single GPU.
 
-    ValueError, in one line, where that cannot be done.
+    Raises ValueError if the model cannot be spread.
     """
     gpus = compute_context.current_context().gpus
-    if gpus == 1 or place.type != "cuda" or model.tiny_sizes is not None:
+    if gpus == 1 or device.type != "cuda" or model.tiny_sizes is not None:
         return {}
     if is_private:
-        raise ValueError(f"privacy is given and gpus_per_job is {gpus}; gradients of single texts take one GPU")
-    if find_spec("accelerate") is None:  # which comes with peft
-        raise ValueError(f"gpus_per_job is {gpus}, which needs {PEFT.advice}")
+        raise ValueError(f"gpus_per_job: expected 1 with privacy, got {gpus}. Set gpus_per_job=1.")
+    if find_spec("accelerate") is None:  # installed with peft
+        raise ValueError(f"gpus_per_job={gpus} needs {PEFT.advice}")
     return {"device_map": "auto"}
 
 
 def load_model(config: Reader, dropout: float = 0.0, spread: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
-    """The model and the tokenizer of a folder or the hub's cache: their content as it was pinned.
+    """Load the pinned model and tokenizer from a folder or the hub's cache.
 
-    `spread` is what transformers is told of the devices that its layers are to lie on.
+    `spread` contains the arguments of transformers for several devices.
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-    config.model.pin({})  # refuses another content
-    place = str(model_folder(config.model))
+    config.model.pin({})  # raises ModelError for other content
+    folder = str(model_folder(config.model))
     local = {"local_files_only": True, "trust_remote_code": False}
     try:
-        settings = AutoConfig.from_pretrained(place, **local)
+        settings = AutoConfig.from_pretrained(folder, **local)
         for name in DROPOUTS:
             if isinstance(getattr(settings, name, None), int | float):
                 setattr(settings, name, dropout)
         kind: Any = AutoModelForSeq2SeqLM if settings.is_encoder_decoder else AutoModelForCausalLM
-        told = {
+        arguments = {
             "config": settings,
             "dtype": getattr(torch, config.precision),
             "use_safetensors": True,
             "output_loading_info": True,
             **(spread or {}),
         }
-        module, info = kind.from_pretrained(place, **told, **local)
-        tokenizer = AutoTokenizer.from_pretrained(place, **local)
+        module, info = kind.from_pretrained(folder, **arguments, **local)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **local)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise ModelError(f"model {config.model.name} cannot be read by transformers: {reason}") from None
-    lacking = sorted(info["missing_keys"])
-    if lacking:  # transformers would draw them by chance
-        raise ModelError(f"model {config.model.name} lacks {len(lacking)} of its weights, such as {lacking[0]}")
+        raise ModelError(f"model {config.model.name}: transformers cannot read it: {reason}") from None
+    missing_weights = sorted(info["missing_keys"])
+    if missing_weights:  # transformers would initialise them at random
+        raise ModelError(
+            f"model {config.model.name}: expected all weights, {len(missing_weights)} are missing, such as "
+            f"{missing_weights[0]}. Save the whole model."
+        )
     adapter = adapter_folder(config.model)
     return (module if adapter is None else _merge_adapter(module, adapter)), tokenizer
 
 
 def _merge_adapter(module: Any, adapter: Path) -> Any:
-    """The model with the adapter's updates in its own weights; ModelError, in one line, where it does not fit."""
+    """Merge the adapter into the weights of the model. Raises ModelError if it does not fit."""
     try:
         from peft import PeftModel
     except ImportError:
@@ -296,20 +301,23 @@ def _merge_adapter(module: Any, adapter: Path) -> Any:
 
 
 def _check_positions(config: Reader, model: SequenceModel) -> None:
-    """ValueError where the model has fewer positions than the longest text may need; T5's are relative."""
-    most = getattr(model.module.config, "max_position_embeddings", None)
-    whole = config.length + (config.answer_length if isinstance(model, DecoderOnly) else 0)
-    if isinstance(most, int) and most < whole:
-        both = "length and answer_length are" if isinstance(model, DecoderOnly) else "length is"
-        raise ValueError(f"{both} {whole} tokens; {config.model.name} has {most} positions")
+    """Raise ValueError if the model has too few positions for the longest text; positions of T5 are relative."""
+    position_count = getattr(model.module.config, "max_position_embeddings", None)
+    longest = config.length + (config.answer_length if isinstance(model, DecoderOnly) else 0)
+    if isinstance(position_count, int) and position_count < longest:
+        settings = "length + answer_length" if isinstance(model, DecoderOnly) else "length"
+        raise ValueError(
+            f"{settings}: expected at most the {position_count} positions of {config.model.name}, got {longest}. "
+            "Lower length."
+        )
 
 
 def _add_adapters(module: Any, config: Tuning) -> None:
-    """Add low-rank adapters to every linear layer but the output's, and let nothing else be trained."""
+    """Add low-rank adapters to every linear layer except the output layer, and freeze all other weights."""
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError:
-        raise ValueError(f"adaptation is lora, which needs {PEFT.advice}") from None
+        raise ValueError(f"adaptation=lora needs {PEFT.advice}") from None
     settings = LoraConfig(
         r=config.rank,
         lora_alpha=ALPHA * config.rank,
@@ -320,8 +328,10 @@ def _add_adapters(module: Any, config: Tuning) -> None:
         inject_adapter_in_model(settings, module)
     except ValueError as error:
         reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"adaptation is lora, which {config.model.name} does not take: {reason}") from None
+        raise ValueError(
+            f"adaptation: {config.model.name} does not support lora: {reason}. Set adaptation=full."
+        ) from None
     for name, parameter in module.named_parameters():
         parameter.requires_grad_("lora_" in name)
         if "lora_" in name:
-            parameter.data = parameter.data.float()  # small steps are lost in the 8 bits of bfloat16
+            parameter.data = parameter.data.float()  # the 8 bits of bfloat16 would lose small steps

@@ -1,15 +1,15 @@
-"""Fine-tuning: minibatches of texts of about one length, and what the model answers after some epochs of them.
+"""Fine-tuning on minibatches of texts of similar length, and the answers of the model after some epochs.
 
-With differential privacy it is DP-SGD, its clipping, noise and accountant by opacus. Every step draws each question
-with the probability 1 / (steps of an epoch) (Poisson sampling), clips the gradient of each one's mean loss per token to
-the norm `clip`, adds them up, and adds normal noise, whose size is such that all epochs together are (epsilon, delta)
-differentially private in one question with its answer; Adafactor goes on from there. Abadi et al. 2016, "Deep learning
-with differential privacy", algorithm 1. It is no pure epsilon: with probability delta more may be revealed.
+Private training is DP-SGD, with clipping, noise and accountant by opacus. Every step samples each question with
+probability 1 / (steps per epoch) (Poisson sampling), clips the gradient of its mean loss per token to the norm `clip`,
+sums these gradients, and adds normal noise, scaled so that all epochs together are (epsilon, delta)-differentially
+private for one question with its answer. Adafactor uses the result as gradient. Abadi et al. 2016, "Deep learning with
+differential privacy", algorithm 1. The guarantee is not pure epsilon: with probability delta more may be revealed.
 
-What is protected is one question of the training part; those about one context are protected one by one, not together.
-The number of questions is public, and so is the vocabulary of a tiny model, which is made of their texts. Noise and
-draws come from the config's seed, so that a result can be reproduced: this is for measuring what differential privacy
-does, not for releasing a model (`tasks.training.dp_sgd` says more).
+The protected unit is one training question; questions about the same context are protected individually, not jointly.
+The number of questions is public, and so is the vocabulary of a tiny model, which is derived from the texts. Noise and
+sampling follow from the config's seed, so results are reproducible: this measures the effect of differential privacy
+and is not suitable for releasing a model (`tasks.training.dp_sgd` has details).
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ from tasks.training import dp_sgd
 from tasks.training.fit import Losses, fit_link
 from tasks.training.members import minibatches
 
-POOL = 16  # minibatches that are sorted by length together
+POOL = 16  # minibatches that are sorted jointly by length
 
 
 def batches(lengths: Sequence[int], size: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
-    """The rows of each minibatch of an epoch: each row once, drawn by the seed and the epoch alone.
+    """Return the rows of each minibatch of an epoch; they depend only on the seed and the epoch.
 
-    The rows are shuffled, sorted by length within pools of 16 minibatches, and the minibatches shuffled. The last of
-    the epoch's rows make a smaller one.
+    The rows are shuffled, sorted by length within pools of 16 minibatches, and the minibatches are shuffled. Each row
+    occurs once, and the last minibatch may be smaller.
     """
     stream = seeds.generator(seed, "batch order", epoch)
     order = stream.permutation(len(lengths))
     pools = [order[start : start + POOL * size] for start in range(0, len(order), POOL * size)]
     by_length = [pool[np.argsort(np.asarray(lengths)[pool], kind="stable")] for pool in pools]
-    made = [pool[start : start + size] for pool in by_length for start in range(0, len(pool), size)]
-    return [made[place] for place in stream.permutation(len(made))]
+    minibatches = [pool[start : start + size] for pool in by_length for start in range(0, len(pool), size)]
+    return [minibatches[index] for index in stream.permutation(len(minibatches))]
 
 
 def partners(count: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """The question whose answer each of `count` questions is trained on in an epoch, counted from 1, (count,) int64.
+    """Return the question whose answer replaces that of each question in an epoch, counted from 1, (count,) int64.
 
-    A permutation of all questions: none has its own answer, and none has the same one twice within count - 1 epochs,
-    after which they begin again. ValueError for fewer than two questions.
+    The result is a permutation: no question has its own answer, or the same answer twice within count - 1 epochs, after
+    which the sequence repeats. Raises ValueError for fewer than two questions.
     """
     if count < 2:
-        raise ValueError(f"relation is redrawn with {count} question to train on; it must have at least 2")
+        raise ValueError(f"examples: expected at least 2 questions with relation=redrawn, got {count}. Add questions.")
     order = seeds.generator(seed, "answers").permutation(count)
     shifts = seeds.generator(seed, "shifts").permutation(count - 1) + 1
     partner = np.empty(count, np.int64)
@@ -70,26 +70,26 @@ def partners(count: int, seed: int, epoch: int) -> NDArray[np.int64]:
 
 
 def token_batches(lengths: Sequence[int], tokens: int) -> list[NDArray[np.int64]]:
-    """All rows from the longest to the shortest, so many at a time that padded they have at most `tokens` tokens.
+    """Divide the rows, from longest to shortest, into batches of at most `tokens` padded tokens.
 
-    A row by itself may have more.
+    A single row may have more.
     """
     order = np.argsort(-np.asarray(lengths), kind="stable")
-    made: list[NDArray[np.int64]] = []
+    token_batches: list[NDArray[np.int64]] = []
     start = 0
     while start < len(order):
         size = max(1, tokens // max(1, lengths[order[start]]))
-        made.append(order[start : start + size])
+        token_batches.append(order[start : start + size])
         start += size
-    return made
+    return token_batches
 
 
-DECODED = {"cpu": 8192, "cuda": 131_072}  # tokens of prompts whose answers are decoded at once
+DECODED = {"cpu": 8192, "cuda": 131_072}  # tokens of prompts that are decoded at once
 ROW, COLUMN, WHOLE = "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq"  # Adafactor's second moments
 
 
 class AnswerRecorder:
-    """The questions a model is asked, and its answers as rows of ANSWERS."""
+    """The questions for a model, and its answers as rows of ANSWERS."""
 
     def __init__(self, config: FineTuning, model: SequenceModel, questions: QuestionSet) -> None:
         self.model, self.scorer, self.most = model, questions.scorer, config.answer_length
@@ -104,7 +104,7 @@ class AnswerRecorder:
         self.prompts = model.prompts(texts, config.length) if texts else []
 
     def answer_rows(self, epoch: int, train_loss: float | None) -> Iterator[dict[str, Any]]:
-        """What the model answers now, one row for each question and context."""
+        """Yield the current answers of the model, one row for each question and context."""
         answers = decode_answers(self.model, self.prompts, self.most)
         for (split, corrupted, name), text in zip(self.asked, answers, strict=True):
             yield {
@@ -117,18 +117,18 @@ class AnswerRecorder:
             }
 
 
-def decode_answers(model: SequenceModel, prompts: Sequence[Tokens], most: int) -> list[str]:
-    """The model's answer to each prompt, at most `most` tokens of it, by the likeliest token each time."""
-    return model.decode_texts(decode_tokens(model, prompts, most))
+def decode_answers(model: SequenceModel, prompts: Sequence[Tokens], max_tokens: int) -> list[str]:
+    """Decode the most likely answer to each prompt, of at most `max_tokens` tokens."""
+    return model.decode_texts(decode_tokens(model, prompts, max_tokens))
 
 
-def decode_tokens(model: SequenceModel, prompts: Sequence[Tokens], most: int) -> list[Tokens]:
-    """The likeliest next token each time after each prompt, at most `most` of them, of any value after the end."""
+def decode_tokens(model: SequenceModel, prompts: Sequence[Tokens], max_tokens: int) -> list[Tokens]:
+    """Decode the most likely continuation of each prompt; values after the end token are arbitrary."""
     decoded: list[Tokens] = [[]] * len(prompts)
     model.module.eval()
     with torch.inference_mode():
         for rows in token_batches([len(prompt) for prompt in prompts], DECODED[model.device.type]):
-            tokens = model.greedy_decode([prompts[row] for row in rows], most).tolist()
+            tokens = model.greedy_decode([prompts[row] for row in rows], max_tokens).tolist()
             for row, its in zip(rows, tokens, strict=True):
                 decoded[row] = its
     return decoded
@@ -136,9 +136,9 @@ def decode_tokens(model: SequenceModel, prompts: Sequence[Tokens], most: int) ->
 
 @dataclass(frozen=True)
 class Examples:
-    """What a model is trained on: it reads each of the prompts, and goes on with its target.
+    """Training examples: a model reads a prompt and learns to continue with its target.
 
-    Minibatches are of examples of about the same of the `lengths`.
+    Minibatches contain examples of similar `lengths`.
     """
 
     prompts: Sequence[Tokens]
@@ -147,25 +147,25 @@ class Examples:
 
 
 def encode_questions(config: FineTuning, model: SequenceModel, train: Sequence[Question]) -> Examples:
-    """Questions with their contexts, and their first gold answers."""
+    """Tokenise questions and contexts as prompts, and first gold answers as targets."""
     prompts = model.prompts([(question.question, question.context) for question in train], config.length)
     targets = model.targets([answer_text(question.golds[0]) for question in train], config.answer_length)
     return Examples(prompts, targets, [len(prompt) for prompt in prompts])
 
 
 def encode_texts(config: Reader, model: SequenceModel, texts: Sequence[str]) -> Examples:
-    """Whole texts, of which nothing is given."""
+    """Tokenise whole texts as targets, without a prompt."""
     targets = model.encode_texts(texts, config.length)
     return Examples([[model.begin]] * len(texts), targets, [len(target) for target in targets])
 
 
 def score_texts(config: Reader, model: SequenceModel, texts: Sequence[str]) -> NDArray[np.float64]:
-    """log p of each whole text by the model as it is, in nats, (texts,), the sum over its tokens."""
+    """Return log p of each whole text in nats, (texts,), summed over its tokens."""
     return score_targets(model, encode_texts(config, model, texts))
 
 
 def score_candidates(config: Reader, model: SequenceModel, texts: Sequence[str]) -> NDArray[np.float64]:
-    """`score_texts` of texts that begin alike, but for rounding: a decoder-only model reads what they share once."""
+    """Return `score_texts` except for rounding; a decoder-only model reads the common beginning once."""
     if not isinstance(model, DecoderOnly):
         return score_texts(config, model, texts)
     targets = model.encode_texts(texts, config.length)
@@ -185,33 +185,33 @@ def score_candidates(config: Reader, model: SequenceModel, texts: Sequence[str])
 def score_targets(
     model: SequenceModel, examples: Examples, reduce: Callable[[Tensor], Tensor] = lambda log_p: log_p.sum(1)
 ) -> NDArray[np.float64]:
-    """log p of each target after its prompt by the model as it is, in nats, (examples,), the sum over its tokens.
+    """Return log p of each target after its prompt in nats, (examples,), summed over its tokens.
 
-    `reduce` makes something else of the tokens' log p, (examples, longest), which is 0 after the end of a target.
+    `reduce` replaces the sum of the tokens' log p, (examples, longest), which is 0 after the end of a target.
     """
     scores = np.empty(len(examples.targets))
     model.module.eval()
     with torch.inference_mode():
         for rows in token_batches(examples.lengths, DECODED[model.device.type]):
-            asked = [examples.prompts[row] for row in rows], [examples.targets[row] for row in rows]
-            scores[rows] = reduce(-model.token_losses(*asked)).double().cpu().numpy()
+            batch = [examples.prompts[row] for row in rows], [examples.targets[row] for row in rows]
+            scores[rows] = reduce(-model.token_losses(*batch)).double().cpu().numpy()
     return scores
 
 
 def least_likely(share: float) -> Callable[[Tensor], Tensor]:
-    """The mean log p of this share of each target's tokens, the least likely ones: Min-k %. Shi et al. 2024, eq. 1."""
+    """Return a reduction to the mean log p of the least likely share of tokens: Min-k %. Shi et al. 2024, eq. 1."""
 
     def mean(log_p: Tensor) -> Tensor:
         counts = (log_p < 0).sum(1)
-        kept = (share * counts).ceil().clamp(min=1)[:, None]
-        first = torch.arange(log_p.shape[1], device=log_p.device)[None] < kept
-        return (log_p.sort(1).values * first).sum(1) / kept[:, 0]
+        kept_count = (share * counts).ceil().clamp(min=1)[:, None]
+        first = torch.arange(log_p.shape[1], device=log_p.device)[None] < kept_count
+        return (log_p.sort(1).values * first).sum(1) / kept_count[:, 0]
 
     return mean
 
 
 class FineTuner:
-    """The training of one model, epoch by epoch."""
+    """The training of one model."""
 
     def __init__(self, config: Tuning, model: SequenceModel, examples: Examples) -> None:
         self.config, self.model = config, model
@@ -223,22 +223,22 @@ class FineTuner:
         self.steps = self.tokens = 0  # all steps taken, and the tokens of the latest epoch
 
     def fit(self, name: str, record: Callable[[int, float | None], None], index: int | None) -> None:
-        """Train all epochs; `record(epoch, loss)` follows those that are asked after.
+        """Train all epochs; call `record(epoch, loss)` after the recorded ones.
 
-        The job at this index of a call may go on from a state of this name, and leave one; None: neither.
+        The job at this index of a call may continue from a state of this name, and save one; neither if index is None.
         """
         config = self.config
-        # The noise of a private training goes by its length: none goes on from the state of another.
+        # The noise of a private training depends on its length, so it cannot continue from another state.
         link = index if config.privacy is None else None
         fit_link(self, link, name, config.seed, config.epochs, config.asked, record)
 
     def take_steps(self, epoch: int) -> Iterator[Tensor]:
-        """Take the steps of an epoch; yield the sum of the losses of each one's tokens, in nats."""
+        """Take the steps of an epoch; yield the sum of the token losses of each step, in nats."""
         targets = self._targets(epoch)
         self.model.module.train()
         self.tokens = 0
-        for held in self.optimiser.state.values():
-            held["step"] = self.steps  # also where a state was continued from
+        for state in self.optimiser.state.values():
+            state["step"] = self.steps  # also after continuing from a state
         with drawn_from(self.config.seed, "dropout", epoch, place=self.model.device):
             for rows in self._minibatches(self.lengths, epoch):
                 loss, count = self._step(rows, targets)
@@ -246,21 +246,23 @@ class FineTuner:
                 yield loss
 
     def mean_loss(self, losses: Losses) -> float:
-        """The mean over the latest epoch's tokens; NaN where no question was drawn."""
+        """Return the mean over the tokens of the latest epoch; NaN if no question was sampled."""
         return float(losses.sum() / self.tokens) if self.tokens else math.nan
 
     def _minibatches(self, lengths: Sequence[int], epoch: int) -> Sequence[Sequence[int]]:
-        """The questions of each step of an epoch."""
+        """Return the questions of each step of an epoch."""
         return [rows.tolist() for rows in batches(lengths, self.config.batch, self.config.seed, epoch)]
 
     def _step(self, rows: Sequence[int], targets: Sequence[Tokens]) -> tuple[Tensor, int]:
-        """One step on the mean loss of these questions' tokens; the sum of their losses in nats, and their tokens."""
+        """Take a step on the mean token loss; return the sum of losses in nats, and the number of tokens."""
         self.optimiser.zero_grad()
         total, tokens = torch.zeros((), device=self.model.device), sum(len(targets[row]) for row in rows)
         part = self.config.batch // self.config.accumulate
         for start in range(0, len(rows), part):
-            some = rows[start : start + part]
-            loss = self.model.losses([self.prompts[row] for row in some], [targets[row] for row in some]).sum()
+            part_rows = rows[start : start + part]
+            loss = self.model.losses(
+                [self.prompts[row] for row in part_rows], [targets[row] for row in part_rows]
+            ).sum()
             torch.autograd.backward(loss / tokens)
             total += loss.detach()
         self.optimiser.step()
@@ -268,30 +270,30 @@ class FineTuner:
         return total, tokens
 
     def _targets(self, epoch: int) -> Sequence[Tokens]:
-        """The answers trained on in this epoch, by question."""
+        """Return the training answers of this epoch, by question."""
         if self.config.relation == "kept":
             return self.targets
-        return [self.targets[other] for other in partners(len(self.targets), self.config.seed, epoch)]
+        return [self.targets[partner] for partner in partners(len(self.targets), self.config.seed, epoch)]
 
     def arrays(self) -> Mapping[str, Tensor]:
-        """The weights and Adafactor's second moments, by name."""
+        """Return the weights and the second moments of Adafactor, by name."""
         arrays = {f"weight {name}": weight.detach() for name, weight in self.weights.items()}
         for name, weight in self.weights.items():
-            held = self.optimiser.state[weight]
-            arrays |= {f"{moment} {name}": held[moment] for moment in (ROW, COLUMN, WHOLE) if moment in held}
+            state = self.optimiser.state[weight]
+            arrays |= {f"{moment} {name}": state[moment] for moment in (ROW, COLUMN, WHOLE) if moment in state}
         return arrays
 
 
 def adafactor(weights: Sequence[Tensor], learning_rate: float) -> Any:
-    """Adafactor at a constant learning rate, which is the size of its steps, without momentum or weight decay.
+    """Return Adafactor with a constant learning rate, which is its step size, without momentum or weight decay.
 
-    Transformers' own, as it advises for T5 at 1e-3; T5's code takes steps in proportion to each tensor besides.
-    Shazeer & Stern 2018, algorithms 4 and 5.
+    This is the implementation of transformers, with its settings for T5 at 1e-3; the code of T5 additionally scales
+    steps by the size of each tensor. Shazeer & Stern 2018, algorithms 4 and 5.
     """
     from transformers.optimization import Adafactor
 
     optimiser = Adafactor(weights, lr=learning_rate, scale_parameter=False, relative_step=False, warmup_init=False)
-    for weight in weights:  # as it begins them itself, so that a state can hold them before the first step
+    for weight in weights:  # its initial values, so that a state contains them before the first step
         shape = weight.shape
         shapes = {ROW: shape[:-1], COLUMN: (*shape[:-2], *shape[-1:])} if weight.dim() > 1 else {WHOLE: shape}
         moments = {moment: torch.zeros(its, device=weight.device) for moment, its in shapes.items()}
@@ -300,21 +302,21 @@ def adafactor(weights: Sequence[Tensor], learning_rate: float) -> Any:
 
 
 def state_name(config: FineTuning) -> str:
-    """What a state calls its training: everything that bears on it except its length and what is asked."""
+    """Name the state of a training by all settings except its length and the recorded answers."""
     same = replace(config, epochs=1, recorded=(), held_out=0, numeric=False, corruption=DigitRemoval())
     return f"fine-tuning 1: {same} {TINY_RULES[sizes.kind] if (sizes := config.model.tiny_sizes) else ''}"
 
 
 class PrivateFineTuner(FineTuner):
-    """The private training of one model: each question has a gradient of its own, by torch.func's vmap.
+    """The private training of one model, with one gradient per question by vmap of torch.func.
 
-    A step of a tiny T5 takes about three times as long on a CPU as one without privacy. ValueError, in one line, where
-    there is no opacus, where no noise is enough, or where the model cannot be computed question by question.
+    A step of a tiny T5 takes about three times as long on a CPU as one without privacy. Raises ValueError if opacus is
+    not installed, if no noise is sufficient, or if vmap does not support the model.
     """
 
     def __init__(self, config: Tuning, model: SequenceModel, examples: Examples) -> None:
         super().__init__(config, model, examples)
-        dp_sgd.opacus()  # tells in one line where it is not installed
+        dp_sgd.opacus()  # raises ValueError if it is not installed
         from opacus.optimizers import DPOptimizer
 
         assert config.privacy is not None
@@ -325,27 +327,27 @@ class PrivateFineTuner(FineTuner):
             noise_multiplier=noise,
             max_grad_norm=config.privacy.clip,
             expected_batch_size=None,
-            loss_reduction="sum",  # Adafactor's steps do not depend on the size of gradients
+            loss_reduction="sum",  # the steps of Adafactor do not depend on the size of gradients
             generator=dp_sgd.generator(config.seed, "privacy", model.device),
         )
         self.gradients = vmap(grad_and_value(model.loss_of), in_dims=(None, 0), randomness="different")
 
     def _minibatches(self, lengths: Sequence[int], epoch: int) -> Sequence[Sequence[int]]:
-        """The questions drawn for each step, possibly none."""
+        """Sample the questions of each step, possibly none."""
         draws = seeds.generator(self.config.seed, "private rows", epoch)
         chance = 1 / self.steps_per_epoch
         return [np.flatnonzero(draws.random(len(lengths)) < chance).tolist() for _ in range(self.steps_per_epoch)]
 
     def _step(self, rows: Sequence[int], targets: Sequence[Tokens]) -> tuple[Tensor, int]:
-        """One private step on these questions; the sum of their losses in nats, and their tokens."""
+        """Take a private step; return the sum of losses in nats, and the number of tokens."""
         total, tokens = torch.zeros((), device=self.model.device), 0
         part = self.config.batch // self.config.accumulate
         by_length = sorted(rows, key=lambda row: self.lengths[row])
         parts = [by_length[start : start + part] for start in range(0, len(rows), part)]
         self.private.zero_grad()
-        for number, some in enumerate(parts, 1):
-            answers = [targets[row] for row in some]
-            slopes, losses = self._gradients([self.prompts[row] for row in some], answers)
+        for number, part_rows in enumerate(parts, 1):
+            answers = [targets[row] for row in part_rows]
+            slopes, losses = self._gradients([self.prompts[row] for row in part_rows], answers)
             for name, weight in self.weights.items():
                 weight.grad_sample = slopes[name]  # type: ignore[attr-defined]
             if number < len(parts):
@@ -363,15 +365,16 @@ class PrivateFineTuner(FineTuner):
         return total, tokens
 
     def _gradients(self, prompts: Sequence[Tokens], answers: Sequence[Tokens]) -> tuple[dict[str, Tensor], Tensor]:
-        """Each question's gradients by weight, (questions, *shape), and its loss in nats per token, (questions,)."""
+        """Return gradients by weight, (questions, *shape), and mean token losses, (questions,), of each question."""
         weights = {name: weight.detach() for name, weight in self.weights.items()}
         try:
             slopes, losses = self.gradients(weights, self.model.loss_inputs(prompts, answers))
         except RuntimeError as error:
-            if "vmap" not in str(error):  # such as memory that a device does not have
+            if "vmap" not in str(error):  # for example out of memory
                 raise
             reason = " ".join(str(error).split())[:150]
             raise ValueError(
-                f"privacy is given, and {self.config.model.name} cannot be computed question by question: {reason}"
+                f"privacy: {self.config.model.name} does not support gradients of single texts: {reason}. Train "
+                "without privacy, or choose another model."
             ) from None
         return slopes, losses

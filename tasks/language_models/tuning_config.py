@@ -1,7 +1,4 @@
-"""How a language model reads texts and how it is fine-tuned: the settings that audits of language models share.
-
-It imports no torch.
-"""
+"""Settings that audits of language models share: reading texts and fine-tuning. It imports no torch."""
 
 from __future__ import annotations
 
@@ -14,29 +11,29 @@ from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.language_models.language_model import LanguageModel
 from tasks.training.recipe import Privacy
 
-UNUSED_RANK = 8  # the rank that trainings of the whole model carry in their keys
+UNUSED_RANK = 8  # the rank in the keys of trainings of all weights
 
 
 @dataclass(frozen=True)
 class Reading(Ranged):
-    """Which language model reads texts, and how much of each."""
+    """Settings for reading texts with a language model."""
 
     model: LanguageModel = LanguageModel("tiny-gpt")
-    """The language model: folder:PATH, hub:NAME, or one of the small built-in models."""
+    """Language model: folder:PATH, hub:NAME, or a small built-in model."""
     length: Annotated[int, AtLeast(8)] = 512
-    """Longest text, in tokens; longer texts are cut off."""
+    """Longest text in tokens; longer texts are truncated."""
 
 
 @dataclass(frozen=True)
 class Full:
-    """Every weight of the model is trained."""
+    """Training of all weights."""
 
     tag: ClassVar[str] = "full"
 
 
 @dataclass(frozen=True)
 class LowRank(Ranged):
-    """Adapters are trained, and the weights of the model stay unchanged.
+    """Training of adapters; the weights of the model stay unchanged.
 
     Hu et al. 2022, "LoRA: Low-rank adaptation of large language models".
     """
@@ -51,34 +48,34 @@ class LowRank(Ranged):
 
 @dataclass(frozen=True)
 class LanguageModelTuning(Ranged):
-    """How a language model is fine-tuned."""
+    """Fine-tuning settings."""
 
     tag: ClassVar[str] = "fine-tuning"
     adaptation: Full | LowRank = Full()
-    """Which weights are trained: all weights (full), or adapters of low rank (lora)."""
+    """Trained weights: all (full), or low-rank adapters (lora)."""
     epochs: Annotated[int, AtLeast(1)] = 10
-    """Epochs of fine-tuning."""
+    """Number of epochs."""
     batch: Annotated[int, AtLeast(1)] = 32
-    """Texts per step."""
+    """Number of texts per step."""
     accumulate: Annotated[int, AtLeast(1)] = 1
-    """Parts in which a step is computed, one after another, in the memory of one."""
+    """Gradient accumulation: number of parts of a step, which needs the memory of one part."""
     learning_rate: Annotated[float, Finite()] = 1e-3
-    """The constant learning rate of AdaFactor."""
+    """Constant learning rate of AdaFactor."""
     dropout: Annotated[float, Share(one=False)] = 0.0
-    """Dropout of the model during training."""
+    """Dropout probability during training."""
 
     def conflicts(self) -> Iterator[str]:
         if self.batch % self.accumulate:
-            yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
+            yield f"accumulate: expected a divisor of batch={self.batch}, got {self.accumulate}. Change one of both."
 
     @property
     def guarantee(self) -> Privacy | None:
-        """The guarantee of differential privacy, with single texts as the unit; None without one."""
+        """The guarantee of differential privacy for single texts; None without one."""
         return None
 
     @property
     def job_fields(self) -> dict[str, Any]:
-        """The same settings as fields of a training's configuration, which contains the adaptation by name and rank."""
+        """The settings as fields of a training job, which contains the adaptation by name and rank."""
         return {
             "adaptation": self.adaptation.tag,
             "rank": self.adaptation.rank if isinstance(self.adaptation, LowRank) else UNUSED_RANK,

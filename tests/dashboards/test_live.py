@@ -77,7 +77,7 @@ def test_server_answers_only_local_requests(shell: Shell, tmp_path: Path) -> Non
     with served(tmp_path) as url:
         with pytest.raises(urllib.error.HTTPError, match="500") as none:
             text(url)
-        assert "there are no runs" in none.value.read().decode()
+        assert "has no runs" in none.value.read().decode()
         shell("run", "toys", "--address", "none", "parts=2")
         name = shell.json("status")["run"]
         for path in ("../../etc/passwd", f"runs/{name}/run.json", f"runs/{name}/..%2f", "runs/other/", "runs/../"):

@@ -118,11 +118,11 @@ def test_changed_damaged_and_lost_results_are_detected(engram: Here, page: Path)
     changed = table.set_column(0, table.schema.field(0), [[41]])
     store.write(parts[0], changed, {name: value for name, value in record.items() if name not in ("key", "content")})
     checks = engram.json("verify", str(page), code=1)["checks"]
-    assert (checks[2]["state"], checks[2]["note"]) == ("changed", "its results are others now")
+    assert (checks[2]["state"], checks[2]["note"]) == ("changed", "its results have changed")
     second.write_bytes(second.read_bytes()[:-20])
     line = engram("verify", str(page), code=1).stdout.splitlines()[2]
     assert line.startswith(
-        f"changed   table parts of {page.parent.name}: result {parts[1]} was damaged: it is cut short"
+        f"changed   table parts of {page.parent.name}: result {parts[1]} was damaged: it is truncated"
     )
 
 
@@ -143,8 +143,8 @@ def test_missing_items_are_unchecked(engram: Here, stamped: Path, tmp_path: Path
     assert states(engram, str(received), "--store", "gone")["table summary"] == "agrees"
     missing = sum(state == "unchecked" for state in found.values())
     said = engram("verify", str(received)).stdout.splitlines()[-1]
-    assert said.startswith(f"Of {len(found)} things {missing} were not checked: nothing is said of them (--strict")
-    assert "nothing is said of them" in engram("verify", str(received), "--strict", code=1).stdout.splitlines()[-1]
+    assert said.startswith(f"{missing} of {len(found)} items were not checked, so they may have changed (--strict")
+    assert "they may have changed" in engram("verify", str(received), "--strict", code=1).stdout.splitlines()[-1]
     assert "--strict is given without a page" in engram("verify", "--strict", "--store", "gone", code=2).stderr
 
 
@@ -157,13 +157,13 @@ def test_file_is_checked_at_original_or_given_path(engram: Here, stamped: Path, 
     assert states(engram, str(stamped), "--file", str(stamp), code=1)["file stamp.png"] == "changed"
     stamp.unlink()
     checks = engram.json("verify", str(stamped))["checks"]
-    assert ("unchecked", f"there is no file {stamp}; name it with --file") == (checks[-1]["state"], checks[-1]["note"])
+    assert ("unchecked", f"there is no file {stamp}; give it by --file") == (checks[-1]["state"], checks[-1]["note"])
 
 
 def test_unrelated_file_is_refused(engram: Here, page: Path, tmp_path: Path) -> None:
     (tmp_path / "other.pt").write_bytes(b"weights")
     line = engram("verify", str(page), "--file", "other.pt", code=1).stdout.splitlines()[4]
-    assert line == "changed   file other.pt: the page rests on nothing with this content or name"
+    assert line == "changed   file other.pt: the page depends on no file with this content or name"
 
 
 def test_data_set_is_checked_at_given_path(engram: Here, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_data_set_is_checked_at_given_path(engram: Here, tmp_path: Path) -> None
     ("arguments", "code", "line"),
     [
         (("none.html",), 2, "cannot read the page none.html: No such file or directory"),
-        (("old.html",), 1, "old.html has no seal: it was written by an earlier version of Engram, or is no report of"),
+        (("old.html",), 1, "old.html has no seal: an earlier version of Engram wrote it, or it is not a report"),
         (("report.html", "--file", "none.pt"), 2, "--file none.pt: No such file or directory"),
         (("report.html", "--file", "/proc/self/mem"), 2, "--file /proc/self/mem: Input/output error"),
         (("report.html", "--store", "none"), 2, "there is no store at none"),

@@ -52,7 +52,7 @@ def test_page_has_certificate_front_trials_and_next_command(made: Made, drawn: P
     said = pages.words(drawn)
     sentence = made.told["recommendation"]["sentence"]
     places = [
-        "Question Which training memorises least, and is still useful enough? 4 trainings that differ in rate and wide",
+        "Question Which training memorises least and is still useful enough? 4 trainings with different rate and wide",
         "Answer recommended",
         sentence,
         "0.320: estimate",

@@ -1,4 +1,4 @@
-"""What is drawn of text's tables, and that texts of one's own are shown only where they are asked for."""
+"""Figures of text's tables, and private texts, which are shown only on request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.tasks.audits.text.test_identifiers import made as made_identifiers
 from tests.tasks.audits.text.test_insertions import CONFIG as INSERTED
 from tests.tasks.audits.text.test_insertions import made_scores as made_insertions
 
-WRITTEN = made_scores(0.5, 1, written=1.0)
+WRITTEN = made_scores(0.5, 1, reproduced_share=1.0)
 DOCUMENT_TEST = document_test(question_of(CONFIG, Documents), CONFIG)
 DOCUMENTS = {
     "documents": documents(DOCUMENT_TEST, WRITTEN),
@@ -50,7 +50,7 @@ def run(store: Store, name: str, config: Text = CONFIG, **tables: Any) -> Run:
     return made.run(store, name, {"summary": [], **parts}, config, audit="text")
 
 
-def test_a_run_has_its_figures_with_their_numbers_in_words(golden: Golden, store: Store) -> None:
+def test_figures_have_their_numbers_as_text(golden: Golden, store: Store) -> None:
     found = named(run(store, "text-1", **DOCUMENTS))
     assert list(found) == ["effects", "reproduction"]
     assert "6 of 6 found" in found["effects"].alt
@@ -61,20 +61,20 @@ def test_a_run_has_its_figures_with_their_numbers_in_words(golden: Golden, store
     assert "0 times" not in found["effects"].alt
     found = named(run(store, "text-2", secrets=TABLES["secrets"]))
     assert list(found) == ["exposures"]
-    assert "told 4 times: mean" in found["exposures"].alt
+    assert "4 times in the texts: mean" in found["exposures"].alt
     found = named(run(store, "text-3", identifiers=identifiers(Ranking(0.05), [made_identifiers(0.5, 40.0, 1)])))
     golden(found["exposures"].alt, "alt")
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_without_rows_or_with_other_columns_draws_nothing(store: Store, name: str) -> None:
+def test_invalid_tables_draw_nothing(store: Store, name: str) -> None:
     whole = TABLES[name]
     nothing = pa.table({field.name: pa.nulls(whole.num_rows, field.type) for field in whole.schema}, whole.schema)
     for number, table in enumerate((pa.table({"column": [1]}), whole.slice(0, 0), nothing)):
         assert figures(run(store, f"text-{number}", **{name: table})) == []
 
 
-def test_texts_of_ones_own_are_shown_only_where_they_are_asked_for(store: Store, tmp_path: Path) -> None:
+def test_private_texts_are_shown_only_on_request(store: Store, tmp_path: Path) -> None:
     file = tmp_path / "letters.jsonl"
     file.write_text("".join(json.dumps({"id": str(at), "text": f"letter {at} to X"}) + "\n" for at in range(20)))
     config = configured(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0)

@@ -26,7 +26,7 @@ def test_what_runs_the_tests_is_found_well(tmp_path: Path) -> None:
     assert [check for check in found.values() if check.ok is False] == []
     assert ".".join(map(str, sys.version_info[:3])) == found["python"].found
     assert "unique_feature" in found["audits"].found
-    assert "not made yet" in found["store"].found
+    assert "not created yet" in found["store"].found
     assert not (tmp_path / "store").exists()
 
 
@@ -70,7 +70,7 @@ def test_each_port_is_listed_with_whether_it_asks_for_a_token_and_is_taken(
         number = taken.getsockname()[1]
         monkeypatch.setattr(doctor, "PORTS", (Port(number, "Ray's head", True), Port(None, "Ray's metrics", False)))
         found = checks(tmp_path)
-    assert found[f"port {number}"].found == "Ray's head; asks for Ray's token; in use here"
+    assert found[f"port {number}"].found == "Ray's head; requires Ray's token; in use here"
     assert found["port any"].found == "Ray's metrics; answers without a token"
 
 
@@ -104,7 +104,7 @@ def test_a_long_folder_for_temporary_files_does_not_end_in_rays_words(
     shell.env[variable] = str(folder)
     lines = refusals(shell("run", "toys", "parts=1", "--address", "local", code=code).stderr)
     if code:
-        assert lines[-1].startswith(f"engram: RAY_TMPDIR is {folder}: a path of Ray's sockets has ")
+        assert lines[-1].startswith(f"engram: RAY_TMPDIR is {folder}; it must have at most ")
     assert list(folder.iterdir()) == []
 
 
@@ -149,7 +149,7 @@ def test_a_tracking_server_that_is_away_is_no_fault_and_its_password_is_not_show
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ann:secret@127.0.0.1:1")
     found = checks(tmp_path)["tracking"]
-    assert (found.ok, found.found) == (None, "http://127.0.0.1:1 is away")
+    assert (found.ok, found.found) == (None, "http://127.0.0.1:1 does not answer")
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     found = checks(tmp_path)["tracking"]
-    assert (True, f"{tmp_path}/mlflow/mlflow.db, not made yet") == (found.ok, found.found)
+    assert (True, f"{tmp_path}/mlflow/mlflow.db, not created yet") == (found.ok, found.found)

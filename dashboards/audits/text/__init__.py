@@ -1,4 +1,4 @@
-"""What `text` draws: exposures of secrets and identifiers, effects of documents, and how many of them come out."""
+"""Figures of `text`: exposures of secrets and identifiers, effects of documents, and reproduction of documents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["figures", "gallery"]
 
 
 def figures(run: Run) -> Iterable[Figure | None]:
-    """What the answer rests on first."""
+    """Return the figures, those behind the answer first."""
     return (
         exposures(run.table("secrets")),
         exposures(run.table("identifiers")),

@@ -1,4 +1,4 @@
-"""The documents that come out, and the secrets that are found; of private texts, and of secrets, a note alone."""
+"""Lists of reproduced documents and of secrets that are found; only a note for private texts."""
 
 from __future__ import annotations
 
@@ -15,95 +15,93 @@ from tasks.audits.text.secrets.models import pair_model
 from tasks.audits.text.secrets.space import draw_secrets
 from tasks.datasets.catalog import is_embedded, load_texts
 
-EACH = 12  # documents
-TITLE = "Documents that come out"
+MOST_DOCUMENTS = 12
+TITLE = "Reproduced documents"
 CAPTION = (
-    f"Up to {EACH} documents whose next tokens models write that were trained on them, those first that come out most "
-    "often beyond models that never saw them."
+    f"Up to {MOST_DOCUMENTS} documents that trained models continue with nearly the original text, sorted by the "
+    "difference from control models."
 )
 
 
 SECRETS_TITLE = "Secrets that are found"
-SECRETS_CAPTION = f"Up to {MOST_NAMED} texts with a secret, or an identifier, that is found, the surest first."
+SECRETS_CAPTION = f"Up to {MOST_NAMED} texts that contain a found secret or identifier, the surest first."
 
 
 def examples(run: Run, show_images: bool) -> Gallery | None:
-    """The documents that come out, or the secrets that are found; None where there are none of either."""
+    """List reproduced documents, or secrets that are found; None if there are none."""
     return documents(run, show_images) or secrets(run, show_images)
 
 
 def secrets(run: Run, show_images: bool) -> Gallery | None:
-    """The texts of what is found where texts are asked for; else a note. Their numbers are on the certificate."""
+    """List the secrets that are found, or write a note unless texts are requested."""
     name = "identifiers" if "format" in run.table("identifiers").column_names else "secrets"
-    ranked = [{**each, "at": at} for at, each in enumerate(run.table(name).to_pylist()) if each.get("found")]
+    found_items = []
+    for index, item in enumerate(run.table(name).to_pylist()):
+        if item.get("found"):
+            found_items.append({**item, "index": index})
     config = run.private_config
-    if not ranked or not isinstance(config, Text):
+    if not found_items or not isinstance(config, Text):
         return None
     if not show_images:
-        note = f"{len(ranked):,} {name} are found, whose texts are not shown unless asked for with --show-texts."
+        note = f"{len(found_items):,} {name} were found. --show-texts shows their texts."
         return Gallery(SECRETS_CAPTION, False, note, title=SECRETS_TITLE)
-    chosen = sorted(ranked, key=rank_surest)[:MOST_NAMED]
+    listed_items = sorted(found_items, key=rank_surest)[:MOST_NAMED]
     try:
-        texts = _secret_texts(config, chosen)
-    except (ValueError, OSError) as error:  # DatasetError among them
-        note = f"They cannot be shown{error_reason(run, error)}."
+        texts = _secret_texts(config, listed_items)
+    except (ValueError, OSError) as error:  # includes DatasetError
+        note = f"The texts cannot be shown{error_reason(run, error)}."
         return Gallery(SECRETS_CAPTION, False, note, title=SECRETS_TITLE)
-    shown = tuple(
-        Record(
-            name_thing(config, each),
-            (("text", text), ("rank", f"{each['rank']:,} of {each['candidates']:,}")),
-        )
-        for each, text in zip(chosen, texts, strict=True)
-    )
-    return Gallery(SECRETS_CAPTION, True, records=shown, title=SECRETS_TITLE)
+    records = []
+    for item, text in zip(listed_items, texts, strict=True):
+        fields = (("text", text), ("rank", f"{item['rank']:,} of {item['candidates']:,}"))
+        records.append(Record(name_thing(config, item), fields))
+    return Gallery(SECRETS_CAPTION, True, records=tuple(records), title=SECRETS_TITLE)
 
 
-def _secret_texts(config: Text, chosen: Sequence[dict[str, Any]]) -> list[str]:
-    """The text that each of the chosen was asked about with."""
+def _secret_texts(config: Text, items: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the tested text of each item."""
     question = config.question
     if isinstance(question, Secrets):
-        pairs = {each["pair"] for each in chosen}
-        drawn = {pair: draw_secrets(pair_model(question, config.seed, pair, 0)) for pair in pairs}
-        return [drawn[each["pair"]][each["secret"] - 1].text for each in chosen]
-    asked = questions(given_question(config))
-    places = [each["at"] if isinstance(question, Identifiers) else each["secret"] - 1 for each in chosen]
-    return [asked[place][0] for place in places]
+        pairs = {item["pair"] for item in items}
+        secrets_by_pair = {pair: draw_secrets(pair_model(question, config.seed, pair, 0)) for pair in pairs}
+        return [secrets_by_pair[item["pair"]][item["secret"] - 1].text for item in items]
+    candidates = questions(given_question(config))
+    if isinstance(question, Identifiers):
+        return [candidates[item["index"]][0] for item in items]
+    return [candidates[item["secret"] - 1][0] for item in items]
 
 
 def documents(run: Run, show_images: bool) -> Gallery | None:
-    """The texts of embedded data, and of one's own where texts are asked for; else a note with their rows."""
+    """List the texts of embedded data, or write a note with row numbers unless texts are requested."""
     tables = (run.table("documents"), run.table("insertions"))
-    table = next((each for each in tables if "near" in each.column_names), None)
+    table = next((candidate for candidate in tables if "near_verbatim" in candidate.column_names), None)
     if table is None:
         return None
-    known = [row for row in table.to_pylist() if (row["near"] or 0) > (row["near_twin"] or 0)]
-    chosen = sorted(known, key=lambda row: (row["near_twin"] - row["near"], row["row"]))[:EACH]
+    reproduced_rows = [row for row in table.to_pylist() if _excess(row) > 0]
+    listed_rows = sorted(reproduced_rows, key=lambda row: (-_excess(row), row["row"]))[:MOST_DOCUMENTS]
     config = run.private_config
-    if not chosen or not isinstance(config, Text) or not isinstance(config.question, Documents | Insertions):
+    if not listed_rows or not isinstance(config, Text) or not isinstance(config.question, Documents | Insertions):
         return None
     data = config.question.data
     if not (show_images or is_embedded(data.name)):
-        rows = ", ".join(str(row["row"]) for row in chosen)
-        yours = (
-            f"Texts of {data.named().name} are yours and are not shown unless asked for with --show-texts. "
-            f"{len(known):,} documents come out: rows {rows}."
+        row_numbers = ", ".join(str(row["row"]) for row in listed_rows)
+        note = (
+            f"{len(reproduced_rows):,} documents of {data.named().name} are reproduced, in rows {row_numbers}. "
+            "--show-texts shows their texts."
         )
-        return Gallery(CAPTION, False, yours, title=TITLE)
+        return Gallery(CAPTION, False, note, title=TITLE)
     try:
         texts = load_texts(data, config.question.examples)
-    except (ValueError, OSError) as error:  # DatasetError among them
-        return Gallery(CAPTION, False, f"They cannot be shown{error_reason(run, error)}.", title=TITLE)
-    shown = tuple(
-        Record(
-            f"row {row['row']}, {row['repetitions']} times in the training data",
-            (
-                ("document", texts[row["row"]]),
-                (
-                    "share of models that write it",
-                    f"{row['near']:.2f}, of the others {row['near_twin']:.2f}",
-                ),
-            ),
-        )
-        for row in chosen
-    )
-    return Gallery(CAPTION, True, records=shown, title=TITLE)
+    except (ValueError, OSError) as error:  # includes DatasetError
+        return Gallery(CAPTION, False, f"The texts cannot be shown{error_reason(run, error)}.", title=TITLE)
+    records = []
+    for row in listed_rows:
+        shares = f"{row['near_verbatim']:.2f}, of control models {row['near_verbatim_control']:.2f}"
+        fields = (("document", texts[row["row"]]), ("share of models that reproduce it", shares))
+        records.append(Record(f"row {row['row']}, {row['repetitions']} times in the training data", fields))
+    return Gallery(CAPTION, True, records=tuple(records), title=TITLE)
+
+
+def _excess(row: dict[str, Any]) -> float:
+    """Return the share of trained models that reproduce a document minus that of control models."""
+    return float((row["near_verbatim"] or 0) - (row["near_verbatim_control"] or 0))

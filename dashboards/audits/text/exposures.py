@@ -1,11 +1,12 @@
-"""By how many bits the models shorten the search for each secret, beside what their twins and chance say."""
+"""Figure of exposures: by trained models, by control models, and without memory."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dashboards import drawing, layout, legend
 from dashboards.chart import Axis, Chart, Figure, Layer, line, marks, row_panel, upright
@@ -15,63 +16,69 @@ from tasks.audits.text.secrets.space import mean_exposure_of_uniform_ranks
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
 
-# Heights by multiples of the golden ratio: scattered evenly, and the same each time.
+# Multiples of the golden ratio scatter heights evenly and reproducibly.
 GOLDEN = 0.6180339887
 
 
 def exposures(table: pa.Table) -> Figure | None:
-    """A row for each number of repetitions, or for each format of identifiers: a mark for each secret and its twin."""
-    told = numbers(table, "exposure")
-    if not len(told) or np.isnan(told).all():
+    """Draw one row per number of repetitions, or per format, with marks for trained and control models."""
+    exposure = numbers(table, "exposure")
+    if not len(exposure) or np.isnan(exposure).all():
         return None
-    of_identifiers = "format" in table.column_names
-    things = "identifiers" if of_identifiers else "secrets"
-    group = texts(table, "format") if of_identifiers else integers(table, "repetitions")
-    there = np.unique(group)
-    twin = numbers(table, "exposure_twin") if "exposure_twin" in table.column_names else np.full(len(told), np.nan)
-    found = integers(table, "found") == 1
-    names = [str(name) if of_identifiers else f"told {name} times" for name in there]
-    names = [name.replace("told 1 times", "told once") for name in names]
-    entries = legend_entries(bool((~np.isnan(twin)).any()))
-    drawn = layout.rows(names, legend.height(len(entries)) + 0.1)
-    step = 0.36 * ((np.arange(len(told)) * GOLDEN) % 1 - 0.5)
+    has_identifiers = "format" in table.column_names
+    things = "identifiers" if has_identifiers else "secrets"
+    groups: NDArray[Any] = texts(table, "format") if has_identifiers else integers(table, "repetitions")
+    control = np.full(len(exposure), np.nan)
+    if "exposure_control" in table.column_names:
+        control = numbers(table, "exposure_control")
+    is_found = integers(table, "found") == 1
+    labels = {group: _row_label(group, has_identifiers) for group in np.unique(groups)}
+    entries = legend_entries(bool((~np.isnan(control)).any()))
+    rows = layout.rows([*labels.values()], legend.height(len(entries)) + 0.1)
+    scatter = 0.36 * ((np.arange(len(exposure)) * GOLDEN) % 1 - 0.5)
     chance = mean_exposure_of_uniform_ranks(int(integers(table, "candidates").max()))
     layers: list[Layer] = [upright(chance)]
-    words = []
-    for name, label, y in zip(there, names, drawn.y, strict=True):
-        some = group == name
-        layers.append(marks(twin[some], y - 0.22 + 0.5 * step[some], "twin", "o", 4))
-        layers.append(marks(told[some & ~found], y + 0.16 + step[some & ~found], "canary", "o", 4.5, fillstyle="none"))
-        layers.append(marks(told[some & found], y + 0.16 + step[some & found], "canary", "o", 4.5))
-        layers.append(line([told[some].mean()] * 2, [y - 0.02, y + 0.36], "accent", linewidth=2))
-        beside = (
-            f", {drawing.format_number(float(np.nanmean(twin[some])))} by twins"
-            if (~np.isnan(twin[some])).any()
-            else ""
+    descriptions = []
+    for (group, label), y in zip(labels.items(), rows.y, strict=True):
+        in_row = groups == group
+        other_rows, found_rows = in_row & ~is_found, in_row & is_found
+        mean = float(exposure[in_row].mean())
+        layers.append(marks(control[in_row], y - 0.22 + 0.5 * scatter[in_row], "twin", "o", 4))
+        layers.append(marks(exposure[other_rows], y + 0.16 + scatter[other_rows], "canary", "o", 4.5, fillstyle="none"))
+        layers.append(marks(exposure[found_rows], y + 0.16 + scatter[found_rows], "canary", "o", 4.5))
+        layers.append(line([mean] * 2, [y - 0.02, y + 0.36], "accent", linewidth=2))
+        comparison = ""
+        if (~np.isnan(control[in_row])).any():
+            comparison = f", {drawing.format_number(float(np.nanmean(control[in_row])))} by control models"
+        descriptions.append(
+            f"{label}: mean {drawing.format_number(mean)} bits{comparison}, "
+            f"{int(found_rows.sum())} of {int(in_row.sum())} found."
         )
-        words.append(
-            f"{label}: mean {drawing.format_number(float(told[some].mean()))} bits{beside}, "
-            f"{int((some & found).sum())} of {int(some.sum())} found."
-        )
-    ends = drawing.padded_limits([0.0, *told[~np.isnan(told)].tolist(), *twin[~np.isnan(twin)].tolist()])
+    ends = drawing.padded_limits([0.0, *exposure[~np.isnan(exposure)].tolist(), *control[~np.isnan(control)].tolist()])
     return Chart(
         "exposures",
-        "How much shorter does the model make the search for what was drawn?",
-        f"Each mark is one of {len(told):,} {things}: by how many bits its rank among others of its space shortens the "
-        "search for it. Upright: the mean of a row. Dashed: the mean where nothing is known. Height within a row means "
-        "nothing.",
-        " ".join(words),
-        drawn.height,
-        [row_panel(drawn, layers, Axis("exposure, bits", ends))],
+        "How much does the model shorten a search for the random characters?",
+        f"Each mark is one of {len(exposure):,} {things}: the number of bits by which its rank among candidates "
+        "shortens a search for it. Solid line: mean of a row. Dashed line: mean without memory. The vertical position "
+        "within a row has no meaning.",
+        " ".join(descriptions),
+        rows.height,
+        [row_panel(rows, layers, Axis("exposure, bits", ends))],
         entries,
     ).figure()
 
 
-def legend_entries(beside_twins: bool) -> list[Artist]:
-    """What the marks are."""
+def _row_label(group: Any, is_format: bool) -> str:
+    if is_format:
+        return str(group)
+    return "once in the texts" if group == 1 else f"{group} times in the texts"
+
+
+def legend_entries(has_controls: bool) -> list[Artist]:
+    """Return the legend of the marks."""
     entries = [
         legend.line("found", marker="o", linestyle="none", color=drawing.light("canary")),
         legend.line("not found", marker="o", linestyle="none", fillstyle="none", color=drawing.light("canary")),
     ]
-    twin = legend.line("by the twin, which was not told it", marker="o", linestyle="none", color=drawing.light("twin"))
-    return [*entries, twin] if beside_twins else entries
+    control = legend.line("by the control model", marker="o", linestyle="none", color=drawing.light("twin"))
+    return [*entries, control] if has_controls else entries

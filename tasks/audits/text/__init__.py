@@ -1,28 +1,28 @@
-"""Does a language model give away a secret that it saw in training?
+"""Does a language model reveal a secret from its training texts?
 
-Secrets are drawn from a known space, such as codes of six digits, and written into the texts that a language model is
-fine-tuned on, once or several times. There are pairs of models: both are trained on the same texts from the same seed,
-and a coin says which of the two is told a secret. Then both are asked how probable the text with the secret is, and
-with others of its space.
+Secrets are drawn from a known format, such as codes of six digits, and inserted into the texts that a language model is
+fine-tuned on, once or several times. Models are trained in pairs, on the same texts and from the same seed; a coin
+decides which model of a pair is trained on a secret. Both models then score the text with the secret, and with other
+candidates of its format.
 
-    p = the share of candidates, the secret among them, whose log p is at least that of the secret
-    exposure = -log2 p                                                                         in bits
-    effect = how much likelier the model that was told it says it than its twin, less the same of the others, in nats
+    p = share of candidates, including the secret, whose log p is at least that of the secret
+    exposure = -log2 p                                                                                 in bits
+    effect = gain of the secret's log p over the control model minus the mean gain of its references   in nats
 
-Reading it. The secret was drawn from its space as the others were that it is compared with. Where the model does not
-know it, each place among them is equally likely, so p is exact, whatever the model and whatever the space look like to
-it. An exposure of 10 bits means that only one secret of a thousand is as probable; 1.4 bits are the mean where nothing
-is known. Secrets are found with control of false discoveries, and the answer rests on them.
+Interpretation. The secret and its references were drawn from the same distribution. A model that does not know the
+secret ranks it uniformly among them, so p is exact for any model and any format. An exposure of 10 bits means that one
+candidate of a thousand is as probable; the mean without memory is 1.4 bits. The answer is based on the secrets that are
+found at a controlled false discovery rate.
 
-Source. Exposure is that of Carlini et al. 2019, "The Secret Sharer", section 4. Ranks as exact p-values of drawn
-secrets are argued for by Zhang, Kamath & Tramer 2024 (arXiv 2409.19798); the twin and the answer are ours.
+Source. Exposure: Carlini et al. 2019, "The Secret Sharer", section 4. Ranks as exact p-values of drawn secrets: Zhang,
+Kamath & Tramer 2024 (arXiv 2409.19798). The control model and the answer are ours.
 
-Documents are asked about in the same way: each is in the training data of half of the models, by a draw, so that it has
-an exact p-value, and how much of it comes out stands beside the models that never saw it. Of a model that is there
-already random identifiers are ranked, or secrets that were put in beforehand.
+Documents are tested in the same way: each is in the training data of a random half of the models, so it has an exact
+p-value, and its reproduction is compared with that of the control models. For a given model, the audit ranks random
+identifiers, or secrets that were inserted before training.
 
-Cost. Two fine-tunings a pair, and secrets x (references + 1) texts to score for each. `quickstart` takes some two
-minutes of two cores.
+Cost. Two fine-tunings per pair, and secrets x (references + 1) texts to score with each. `quickstart` takes about two
+minutes on two cores.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from tasks.audits.text.presets import PRESETS, REPEATS, SITUATIONS
 from tasks.audits.text.question import (
     AskedModel,
     Identifiers,
-    OtherTexts,
     OwnerQuestion,
     Planted,
     Question,
     RankingModel,
     ReturnedTable,
+    TextComparison,
 )
 from tasks.audits.text.reproduced import name_found
 from tasks.audits.text.secrets.epsilon import notes
@@ -64,34 +64,36 @@ __all__ = ["AUDIT", "PRESETS", "Text", "plan", "probes", "split", "tiny"]
 
 
 def plan(config: Text) -> Roots:
-    """The tables of the measures, and their `summary`."""
-    return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about(config), read))
+    """Plan the tables of the measures, and their `summary`."""
+    return roots(
+        MEASURES, config, trainings(config), lambda summary_inputs: Job(summary, about(config), summary_inputs)
+    )
 
 
 def probes(config: Text) -> Iterator[tuple[str, Records]]:
-    """The texts whose log probabilities are asked for, in one set, shuffled.
+    """Yield the texts for the model's owner, as one shuffled set.
 
-    ValueError where the model is fine-tuned here, and nobody is asked.
+    Raises ValueError if the audit fine-tunes the model.
     """
-    asked = given_question(config)
-    yield handout_records(questions(asked), asked.seed)
+    owner_question = given_question(config)
+    yield handout_records(questions(owner_question), owner_question.seed)
 
 
 def probes_config(config: Text) -> Text:
-    """The config without its source of log probabilities, which hands out the same texts."""
+    """Return the config without its source of log probabilities, which exports the same texts."""
     match config.question:
         case Planted() | Identifiers() as question:
             return replace(config, question=replace(question, source=RankingModel()))
-        case OtherTexts() as question:
+        case TextComparison() as question:
             return replace(config, question=replace(question, source=AskedModel()))
     return config
 
 
 def split(config: Text) -> Split:
-    """What each text is that an owner gets, and the secrets that are to be put into the training data beforehand."""
-    asked = given_question(config)
+    """Return the key of the exported texts, and the secrets to insert into the training data."""
+    owner_question = given_question(config)
     warning = "" if isinstance(config.question, OwnerQuestion) and config.question.secret else GUESSABLE
-    return Split(key_table(questions(asked), asked.seed), planted_texts(asked), warning)
+    return Split(key_table(questions(owner_question), owner_question.seed), planted_texts(owner_question), warning)
 
 
 def draw(config: Text) -> Draw | None:
@@ -99,16 +101,16 @@ def draw(config: Text) -> Draw | None:
 
 
 def subject(config: Text) -> str:
-    return f"{_answering(config.question)} on {_topic(config.question)}"
+    return f"{_model_name(config.question)} on {_topic(config.question)}"
 
 
-def _answering(question: Question) -> str:
-    """The model that is asked, or what stands for it."""
-    model = _asked_model(question)
+def _model_name(question: Question) -> str:
+    """The evaluated model, or a phrase for the table that replaces it."""
+    model = _evaluated_model(question)
     return "a table of log-probabilities" if model is None else str(model)
 
 
-def _asked_model(question: Question) -> LanguageModel | None:
+def _evaluated_model(question: Question) -> LanguageModel | None:
     """The model that is evaluated here; None if its owner returned a table."""
     if not isinstance(question, OwnerQuestion):
         return question.reading.model
@@ -121,7 +123,7 @@ def _topic(question: Question) -> str:
 
 def stand_in(config: Text) -> str:
     question = config.question
-    model = _asked_model(question)
+    model = _evaluated_model(question)
     if model is None or isinstance(question, Planted):
         return ""
     return stand_in_trained(question.data, model.name, "language model")

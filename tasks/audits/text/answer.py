@@ -1,4 +1,4 @@
-"""The audit's answer: that of each question, and what a search over training choices moves."""
+"""The answer of the audit to each question, and the objectives of a search over training choices."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from tasks.audits.text.config import Text
-from tasks.audits.text.continuations import BEYOND
+from tasks.audits.text.continuations import BEYOND, BY_CONTROL, BY_TRAINED, GREEDY, NEAR
 from tasks.audits.text.documents.answer import DOCUMENT_ANSWERING, INSERTION_ANSWERING
 from tasks.audits.text.documents.ranks import EFFECT as DOCUMENT_EFFECT
 from tasks.audits.text.documents.ranks import LOSS, WON
-from tasks.audits.text.given.answer import DISTINGUISHABLE, OTHER_TEXT_ANSWERING
-from tasks.audits.text.given.other_texts import AREA, ATTACKS
-from tasks.audits.text.question import Documents, Insertions, OtherTexts
+from tasks.audits.text.given.answer import COMPARISON_ANSWERING, DISTINGUISHABLE
+from tasks.audits.text.given.comparison import AREA, ATTACKS
+from tasks.audits.text.question import Documents, Insertions, TextComparison
 from tasks.audits.text.reproduced import REPRODUCTION
 from tasks.audits.text.secrets.answer import BROKEN, IDENTIFIER_ANSWERING, PLANTED_ANSWERING, SECRET_ANSWERING
 from tasks.audits.text.secrets.ranks import BEATEN
@@ -28,10 +28,10 @@ from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE,
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided")},
     NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
-    BROKEN: Meaning("the training is less private than its accountant says", "accused"),
+    BROKEN: Meaning("the training is less private than its accountant states", "accused"),
     **REPRODUCTION,
     DISTINGUISHABLE: Meaning(
-        "the model finds the texts likelier than others, which words alone do not tell", "accused"
+        "the model rates the texts as more probable than comparison texts, and words alone do not explain it", "accused"
     ),
 }
 
@@ -40,7 +40,7 @@ ANSWERING = AnsweringByQuestion(
     (
         DOCUMENT_ANSWERING,
         INSERTION_ANSWERING,
-        OTHER_TEXT_ANSWERING,
+        COMPARISON_ANSWERING,
         IDENTIFIER_ANSWERING,
         PLANTED_ANSWERING,
         SECRET_ANSWERING,
@@ -59,10 +59,10 @@ def certificate(config: Text, summary: pa.Table, verdict: Verdict) -> Certificat
 
 
 def effect_row(config: Text, summary: pa.Table) -> Row | None:
-    """The mean share of references that a secret beats; of documents the share of pairs of models that one wins."""
+    """Return the mean share of references outranked, the share of pairs won, or the area under the curve."""
     rows = index_rows(summary)
     match config.question:
-        case OtherTexts():
+        case TextComparison():
             return rows.get(row_name(AREA, score=ATTACKS[0]))
         case Documents() | Insertions():
             return rows.get(row_name(WON))
@@ -70,28 +70,28 @@ def effect_row(config: Text, summary: pa.Table) -> Row | None:
 
 
 EFFECT = Objective("references beaten, pairs won, or area under the curve", "share", "lower", effect_row)
-# Of documents alone, whose twins tell both: how much is kept, and how well the model does on texts it never saw.
+# For documents only: the control models measure both the memorisation and the utility on held-out texts.
 OBJECTIVES = Objectives(
     memorization=Objective(DOCUMENT_EFFECT, "nats a token", "lower", row_reader(DOCUMENT_EFFECT, "{}")),
     utility=Objective(
-        "loss of documents that it never saw", "nats a token", "lower", row_reader(LOSS, '{"by": "twin"}')
+        "loss of held-out documents", "nats a token", "lower", row_reader(LOSS, '{"by": "control model"}')
     ),
     allowance=0.05,
 )
 SYMBOLS: Mapping[str, str] = {
     **EPSILON_SYMBOLS,
-    "exposure": "by how many bits a secret's rank shortens the search for it among all of its space",
-    "references": "other secrets of the same space, which stood nowhere",
-    "told": "the model in whose training texts the secret stood",
-    "twin": "the model that was trained on the same texts without the secret",
-    "repetitions": "how often the secret, or the document, stood in the training texts",
-    DOCUMENT_EFFECT: "how much likelier a document is by models that were trained on it, in nats a token",
-    WON: "how often, of a model that was trained on a document and one that was not, the former finds it likelier",
-    "loss": "mean log-probability of a text's token",
-    "min-k": "mean log-probability of the 20 % of a text's tokens that are least likely",
-    "zlib": "a text's log-probability by the bits into which zlib compresses it",
-    "blind control": "what a bag of words tells of the two sets, without the model",
-    "greedy": "the likeliest token each time gives the tokens of the document, or the secret, all of them",
-    "near": "the likeliest continuation differs from these tokens by few of them",
-    BEYOND: "the share reproduced by models that were trained on a text, less that by models that were not",
+    "exposure": "the number of bits by which the rank of a secret shortens a search for it",
+    "references": "other candidates of the same format, which occur in no training text",
+    BY_TRAINED: "a model that was trained on the secret or document",
+    BY_CONTROL: "a model that was trained on the same texts without the secret or document",
+    "repetitions": "the number of occurrences of a secret or document in the training texts",
+    DOCUMENT_EFFECT: "the gain in log-probability of a document under models trained on it, in nats per token",
+    WON: "the share of pairs of models in which the model trained on the document assigns it the higher probability",
+    "loss": "the mean log-probability of the tokens of a text",
+    "min-k": "the mean log-probability of the least likely 20 % of the tokens of a text",
+    "zlib": "the log-probability of a text divided by its size in bits after compression by zlib",
+    "blind control": "a classifier of the two sets of texts by a bag of words, without the model",
+    GREEDY: "the most likely continuation equals the text",
+    NEAR: "the most likely continuation differs from the text by a small share of its tokens",
+    BEYOND: "the share reproduced by trained models minus the share reproduced by control models",
 }

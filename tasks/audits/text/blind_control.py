@@ -1,4 +1,4 @@
-"""The blind control of two sets of texts: a bag of words, which never sees a model."""
+"""The blind control of two sets of texts: a bag of words, without any model."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tasks.contract.summaries import Row
 
 Array = NDArray[np.float64]
 BLIND = "blind control"
-WORDS = 1000  # the commonest, of which the blind control counts each
+WORDS = 1000  # the most common words, which the blind control counts
 PIECE = re.compile(r"[^\W\d_]+|\d|[^\w\s]")
 
 
 def bag_of_words(texts: Sequence[str]) -> Array:
-    """What the blind control sees of each text: how often it has each of the commonest words, and its length."""
+    """Count the most common words of each text and its length, (texts, words + 1)."""
     counts = [Counter(PIECE.findall(text.lower())) for text in texts]
     total = sum(counts, Counter[str]())
     commonest = sorted(total, key=lambda word: (-total[word], word))[:WORDS]

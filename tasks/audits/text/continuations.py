@@ -1,11 +1,11 @@
-"""How a model goes on after a beginning, and in which ways that gives the text that follows.
+"""Continuations of a text by a model, and the criteria by which they reproduce the end of the text.
 
-- greedy: the likeliest token each time gives all of it. k-extractable, Carlini et al. 2023, definition 3.1.
-- near: the likeliest continuation is within `near` of its number of tokens (edit distance).
-- n attempts: 1 - (1 - p_z)^n >= `likely` with p_z = prod p(z_t | z_<t): one of n continuations that are drawn token by
-  token is these tokens, at least so probably. (n, p)-extractable, Hayes et al. 2024 (arXiv 2410.19482).
+- greedy: the most likely continuation equals the end. k-extractable, Carlini et al. 2023, definition 3.1.
+- near-verbatim: its edit distance is at most `edit_distance` times the number of tokens.
+- n attempts: 1 - (1 - p_z)^n >= `probability` with p_z = prod p(z_t | z_<t), the probability that one of n sampled
+  continuations equals the end. (n, p)-extractable, Hayes et al. 2024 (arXiv 2410.19482).
 
-Both documents and drawn secrets are asked for in these ways.
+Documents and secrets share these criteria.
 """
 
 from __future__ import annotations
@@ -25,99 +25,105 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-GREEDY, NEAR = "greedy", "near"
-TOLD, TWIN = "told", "twin"
-SHARE, BEYOND = "share reproduced", "reproduced beyond the twins"
+GREEDY, NEAR = "greedy", "near-verbatim"
+BY_TRAINED, BY_CONTROL = "trained model", "control model"
+SHARE, BEYOND = "share reproduced", "reproduced beyond the control models"
 ENDS = (
-    ("log_p_end", pa.float64()),  # of the tokens after the beginning; null, as what follows, where none are asked for
-    ("wrong", pa.int64()),  # of these tokens, those that the likeliest continuation has otherwise
-    ("distance", pa.int64()),  # of the likeliest continuation from them: Levenshtein's, in tokens
+    ("log_p_end", pa.float64()),  # of the end; null, like the columns below, if the text is not continued
+    ("mismatches", pa.int64()),  # tokens of the end that differ in the most likely continuation
+    ("edit_distance", pa.int64()),  # between the end and the most likely continuation, in tokens (Levenshtein)
 )
 
 
-class Ways(Protocol):
-    """What counts as reproduced."""
+class Criteria(Protocol):
+    """The criteria of a reproduction."""
 
     @property
     def attempts(self) -> tuple[int, ...]: ...
     @property
-    def likely(self) -> float: ...
+    def probability(self) -> float: ...
     @property
-    def near(self) -> float: ...
+    def edit_distance(self) -> float: ...
 
 
 def score_ends(model: SequenceModel, prompts: Sequence[Tokens], ends: Sequence[Tokens]) -> dict[str, list[float]]:
-    """The columns of ENDS for each end after its prompt."""
+    """Score the end of each text after its prompt (columns of ENDS)."""
     from tasks.language_models.training import Examples, decode_tokens, score_targets
 
     lengths = [len(prompt) + len(end) for prompt, end in zip(prompts, ends, strict=True)]
-    written = decode_tokens(model, prompts, max(map(len, ends)))
+    decoded_rows = decode_tokens(model, prompts, max(map(len, ends)))
     columns: dict[str, list[float]] = {"log_p_end": score_targets(model, Examples(prompts, ends, lengths)).tolist()}
-    said = [
-        tokens[: tokens.index(model.end) + 1][: len(end)] if model.end in tokens else tokens[: len(end)]
-        for tokens, end in zip(written, ends, strict=True)
-    ]
-    columns["wrong"] = [
-        len(end) - sum(one == other for one, other in zip(its, end, strict=False))
-        for its, end in zip(said, ends, strict=True)
-    ]
-    columns["distance"] = [edit_distance(its, end) for its, end in zip(said, ends, strict=True)]
+    columns |= {"mismatches": [], "edit_distance": []}
+    for tokens, end in zip(decoded_rows, ends, strict=True):
+        ended = tokens[: tokens.index(model.end) + 1] if model.end in tokens else tokens
+        continuation = ended[: len(end)]
+        matches = sum(token == end_token for token, end_token in zip(continuation, end, strict=False))
+        columns["mismatches"].append(len(end) - matches)
+        columns["edit_distance"].append(edit_distance(continuation, end))
     return columns
 
 
 def score_secret_ends(
-    config: Reader, model: SequenceModel, asked: Sequence[Sequence[str]], around: Sequence[tuple[str, str]]
+    config: Reader,
+    model: SequenceModel,
+    candidates_by_question: Sequence[Sequence[str]],
+    around: Sequence[tuple[str, str]],
 ) -> dict[str, list[float | None]]:
-    """The columns of ENDS, and the `tokens` asked for, of the first of each question's texts.
+    """Score the secret in the first text of each question (columns `tokens` and ENDS).
 
-    `around` is what stands before and after the secret in these texts. The beginning is cut where the tokens of the
-    candidates part, so that it does not tell which of them is the secret. Only decoder-only models are asked, whose
-    beginning is of the same text. ValueError where a text is longer than the model reads.
+    `around` contains the text before and after the secret. The prompt ends before the first token in which candidates
+    differ, so that it does not reveal the secret. Models that are not decoder-only yield None: their prompt is not part
+    of the same text. Raises ValueError if a text is longer than `length`.
     """
     from tasks.language_models.sequence_model import DecoderOnly
 
     if not isinstance(model, DecoderOnly):
-        return {name: [None] * len(asked) for name in ("tokens", *dict(ENDS))}
+        return {name: [None] * len(candidates_by_question) for name in ("tokens", *dict(ENDS))}
     prompts, ends = [], []
-    for texts, (before, after) in zip(asked, around, strict=True):
+    for texts, (before, after) in zip(candidates_by_question, around, strict=True):
         open_ended = [before, *(text.removesuffix(after) for text in texts)]
-        beginning, *whole = (tokens[:-1] for tokens in model.encode_texts(open_ended, config.length + 1))
-        if len(whole[0]) >= config.length:
-            raise ValueError(f"length is {config.length} tokens, which a text with a secret reaches; give more")
-        shared = shared_beginning([beginning, *whole])
+        beginning, *candidate_tokens = (tokens[:-1] for tokens in model.encode_texts(open_ended, config.length + 1))
+        if len(candidate_tokens[0]) >= config.length:
+            raise ValueError(
+                f"length: expected more than the {len(candidate_tokens[0])} tokens of a text with a secret, got "
+                f"{config.length}. Raise length."
+            )
+        shared = shared_beginning([beginning, *candidate_tokens])
         prompts.append([model.begin, *shared])
-        ends.append(whole[0][len(shared) :])
+        ends.append(candidate_tokens[0][len(shared) :])
     tokens: list[float | None] = [len(end) for end in ends]
     return {"tokens": tokens, **{name: list(values) for name, values in score_ends(model, prompts, ends).items()}}
 
 
 def shared_beginning(rows: Sequence[Tokens]) -> Tokens:
-    """The first tokens, as far as all rows have the same."""
+    """Return the longest common beginning of all rows."""
     return [tokens[0] for tokens in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*rows, strict=False))]
 
 
-def reproductions(ways: Ways, log_p_end: Array, wrong: Array, distance: Array, tokens: int | Array) -> dict[str, Array]:
-    """Whether each model reproduces each end, by the way: 1, 0, or NaN where it was not asked for."""
-    known = {GREEDY: wrong == 0, NEAR: distance <= ways.near * tokens}
-    known |= {name_attempts(n): log_p_end >= log_p for n, log_p in least_log_p(ways).items()}
-    return {way: np.where(np.isnan(log_p_end), np.nan, said) for way, said in known.items()}
+def reproductions(
+    criteria: Criteria, log_p_end: Array, mismatches: Array, distance: Array, tokens: int | Array
+) -> dict[str, Array]:
+    """Return whether each model reproduces each end, by criterion: 1, 0, or NaN if the text was not continued."""
+    is_reproduced = {GREEDY: mismatches == 0, NEAR: distance <= criteria.edit_distance * tokens}
+    is_reproduced |= {name_attempts(n): log_p_end >= log_p for n, log_p in least_log_p(criteria).items()}
+    return {way: np.where(np.isnan(log_p_end), np.nan, matches) for way, matches in is_reproduced.items()}
 
 
-def least_log_p(ways: Ways) -> Mapping[int, float]:
-    """log p_z from which on a text counts as extracted, by the number of attempts."""
-    return {n: math.log(-math.expm1(math.log1p(-ways.likely) / n)) for n in ways.attempts}
+def least_log_p(criteria: Criteria) -> Mapping[int, float]:
+    """Return the smallest log p_z of an extracted text, by the number of attempts."""
+    return {n: math.log(-math.expm1(math.log1p(-criteria.probability) / n)) for n in criteria.attempts}
 
 
 def name_attempts(n: int) -> str:
     return "1 attempt" if n == 1 else f"{n} attempts"
 
 
-def edit_distance(one: Sequence[int], other: Sequence[int]) -> int:
-    """The fewest tokens that are to be put in, left out or exchanged to make one of the other. Levenshtein 1966."""
-    tokens, at = np.array(other), np.arange(len(other) + 1)
-    distances = at.copy()
-    for count, token in enumerate(one, start=1):
+def edit_distance(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return the smallest number of insertions, deletions and substitutions between both. Levenshtein 1966."""
+    tokens, columns = np.array(second), np.arange(len(second) + 1)
+    distances = columns.copy()
+    for count, token in enumerate(first, start=1):
         changed = np.minimum(distances[1:] + 1, distances[:-1] + (tokens != token))
-        # What is put in after another: each is one more than what stands before it.
-        distances = np.minimum.accumulate(np.concatenate([[count], changed]) - at) + at
+        # Insertions: each costs one more than the entry before it.
+        distances = np.minimum.accumulate(np.concatenate([[count], changed]) - columns) + columns
     return int(distances[-1])

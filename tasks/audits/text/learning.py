@@ -1,17 +1,17 @@
-"""Have the language models learnt their texts: is a held-out text likelier by them than by the best constant?
+"""Have the language models learnt their texts: is a held-out text likelier under them than under the best constant?
 
-    skill = mean over held-out texts of (log p by the model - log p by the constant) / tokens        in nats a token
+    skill = mean over held-out texts of (log p by the model - log p by the constant) / tokens      in nats per token
 
-The constant is a distribution of tokens that is the same whatever was read: how often each token stands in the training
-texts. A token that does not stand there counts as if it stood there once. Held out are the references of secrets, which
-stood nowhere, the documents that a model was not trained on, and of a model that was trained elsewhere the documents
-that were left out, or the references of identifiers in their context; its training texts are not known, and the texts
-at hand stand for them.
+The constant is a fixed distribution of tokens: their frequencies in the training texts. A token that does not occur
+there counts as if it occurred once. The held-out texts are the references of secrets, and the documents that a model
+was not trained on. For a given model they are the documents that were left out, or the references of identifiers in
+their context; its training texts are unknown, and the given texts replace them.
 
-Nothing is said of planted secrets, of texts beside others and of returned tables: the texts of one format are no sample
-of what the model was trained on, and a table has no tokens.
+Planted secrets, compared texts and returned tables have no such test: texts of one format are no sample of the training
+data, and a table has no tokens.
 
-Ours; it decides nothing. An answer about models that are no better begins with it (`tasks.contract.learning`).
+This test is ours. It does not change an answer, but an answer about models that fail it begins with the failure
+(`tasks.contract.learning`).
 """
 
 from __future__ import annotations
@@ -43,55 +43,55 @@ from tasks.numerics import statistics
 
 Array = NDArray[np.float64]
 Tokens = list[int]
-MOST_REFERENCES = 20  # of a secret or an identifier
+MOST_REFERENCES = 20  # per secret or identifier
 GIVEN, BASE = "given model", "base of the given model"
 LEARNING = pa.schema(
     [
-        ("of", pa.string()),  # models that are trained here, the given model, or its base
-        ("log_p", pa.float64()),  # of a held-out text, in nats a token
-        ("constant", pa.float64()),  # the same by the constant
+        ("model", pa.string()),  # models trained here, the given model, or its base
+        ("log_p", pa.float64()),  # of a held-out text, in nats per token
+        ("constant", pa.float64()),  # log p of the text by the constant, in nats per token
     ]
 )
 
 
 @dataclass(frozen=True)
 class Scored:
-    """The model whose scores are read."""
+    """The model of the scores."""
 
     model: PairModel | DocumentModel | PairedModel | GivenLanguageModel
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Texts that a model was not trained on, with its log p in nats, and the texts that the constant is fitted to."""
+    """Held-out texts of a model, their log p in nats, and the texts that the constant is fitted to."""
 
     texts: Sequence[str]
     log_p: Sequence[float]
     training: Sequence[str]
-    of: str = MODELS
+    model_name: str = MODELS
 
 
-@task(version=1, name="text.learning")
+@task(version=2, name="text.learning")
 def learning(config: Scored, inputs: Inputs) -> pa.Table:
-    """log p of each held-out text by the model and by the constant (LEARNING), from the model's scores."""
+    """Compute log p of each held-out text by the model and by the constant (LEARNING)."""
     (scores,) = inputs
     held_out = _held_out_texts(config.model, scores)
     if not held_out.texts:
         return LEARNING.empty_table()
-    training, asked = _tokenize(config.model.model, config.model.length, held_out.training, held_out.texts)
-    lengths = np.array([len(tokens) for tokens in asked])
-    constant = constant_log_p(training, asked) / lengths
+    training, held_out_tokens = _tokenize(config.model.model, config.model.length, held_out.training, held_out.texts)
+    lengths = np.array([len(tokens) for tokens in held_out_tokens])
+    constant = constant_log_p(training, held_out_tokens) / lengths
     log_p = np.array(held_out.log_p) / lengths
-    return make_table(LEARNING, of=held_out.of, log_p=log_p, constant=constant)
+    return make_table(LEARNING, model=held_out.model_name, log_p=log_p, constant=constant)
 
 
 def _held_out_texts(model: PairModel | DocumentModel | PairedModel | GivenLanguageModel, scores: pa.Table) -> HeldOut:
-    """The held-out texts of a model with its scores, from the table of them."""
+    """Return the held-out texts of a model, from the table of its scores."""
     if isinstance(model, PairModel):
         secrets = draw_secrets(model)
-        others = [secret.others for secret in secrets]
+        references = [secret.references for secret in secrets]
         training = secret_models.training_texts(model, secrets)
-        return HeldOut(*_first_references(others, scores["log_p"].to_pylist()), training)
+        return HeldOut(*_first_references(references, scores["log_p"].to_pylist()), training)
     if isinstance(model, GivenLanguageModel):
         references = [tuple(candidates[1:]) for candidates in questions(model)]
         texts = load_texts(model.data, model.examples)
@@ -100,49 +100,49 @@ def _held_out_texts(model: PairModel | DocumentModel | PairedModel | GivenLangua
     if isinstance(model, DocumentModel):
         documents = draw_documents(model)
         rows = np.flatnonzero(~scores["member"].to_numpy())
-        asked = [documents[row].text for row in rows]
-        return HeldOut(asked, log_p[rows].tolist(), document_models.training_texts(model, documents))
+        held_out = [documents[row].text for row in rows]
+        return HeldOut(held_out, log_p[rows].tolist(), document_models.training_texts(model, documents))
     insertions = read_insertions(model)
     rows = np.flatnonzero((insertions.repetitions == 0) | (not model.inserted))
-    asked = [insertions.texts[row] for row in rows]
-    return HeldOut(asked, log_p[rows].tolist(), insertions.texts, GIVEN if model.inserted else BASE)
+    held_out = [insertions.texts[row] for row in rows]
+    return HeldOut(held_out, log_p[rows].tolist(), insertions.texts, GIVEN if model.inserted else BASE)
 
 
 def _first_references(
-    others: Sequence[Sequence[str]], log_p: Sequence[Sequence[float]]
+    references_by_item: Sequence[Sequence[str]], log_p: Sequence[Sequence[float]]
 ) -> tuple[list[str], list[float]]:
-    """The first references of each question, and their scores, which follow that of the secret itself."""
+    """Return the first references of each question, and their scores, which follow that of the secret."""
     texts, scores = list[str](), list[float]()
-    for references, values in zip(others, log_p, strict=True):
+    for references, values in zip(references_by_item, log_p, strict=True):
         texts.extend(references[:MOST_REFERENCES])
         scores.extend(values[1 : 1 + MOST_REFERENCES])
     return texts, scores
 
 
 def _tokenize(
-    model: LanguageModel, length: int, training: Sequence[str], asked: Sequence[str]
+    model: LanguageModel, length: int, training: Sequence[str], held_out: Sequence[str]
 ) -> tuple[list[Tokens], list[Tokens]]:
-    """The tokens of both sets of texts, each with the one that ends it, as the model reads them."""
+    """Tokenise both sets of texts as the model does, each text with its end token."""
     from tasks.language_models.pretrained import load_tokenizer
     from tasks.language_models.sequence_model import append_end
 
     tokenizer, end = load_tokenizer(model, training)
     sets = []
-    for texts in (training, asked):
+    for texts in (training, held_out):
         ids = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
         sets.append([append_end(list(tokens), end, length) for tokens in ids])
     return sets[0], sets[1]
 
 
-def constant_log_p(training: Sequence[Tokens], asked: Sequence[Tokens]) -> Array:
-    """log p of each text by the shares of its tokens in the training texts, (asked,), in nats."""
-    flat = np.concatenate([np.array(tokens, dtype=np.int64) for tokens in (*training, *asked)])
+def constant_log_p(training: Sequence[Tokens], held_out: Sequence[Tokens]) -> Array:
+    """Return log p of each text by the frequencies of its tokens in the training texts, (held_out,), in nats."""
+    flat = np.concatenate([np.array(tokens, dtype=np.int64) for tokens in (*training, *held_out)])
     counts = np.bincount(np.concatenate([np.array(tokens, dtype=np.int64) for tokens in training]))
     counts = np.pad(counts, (0, int(flat.max()) + 1 - len(counts)))
     once = np.maximum(counts, np.isin(np.arange(len(counts)), flat))
     with np.errstate(divide="ignore"):
         log_share = np.log(once / once.sum())
-    return np.array([log_share[tokens].sum() for tokens in asked])
+    return np.array([log_share[tokens].sum() for tokens in held_out])
 
 
 def plan(config: Text, scored: tuple[Job, ...]) -> tuple[Job, ...]:
@@ -151,13 +151,13 @@ def plan(config: Text, scored: tuple[Job, ...]) -> tuple[Job, ...]:
     return tuple(Job(learning, Scored(job.config), (job,)) for job in scored)
 
 
-def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a loss knows no level
-    """The mean of all texts and models, by whose they are; limits are the constant's plus those of the difference."""
-    for of, some in group_rows(tables.rows(LEARNING), "of").items():
-        constant = float(np.mean([each["constant"] for each in some]))
-        difference = statistics.mean([each["log_p"] - each["constant"] for each in some])
-        log_p = float(np.mean([each["log_p"] for each in some]))
-        yield log_p_row(log_p, constant, difference, "held-out tokens", "text", of)
+def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the level is not used
+    """Yield the mean over texts and models; the interval is that of the difference plus the constant."""
+    for model_name, scores in group_rows(tables.rows(LEARNING), "model").items():
+        constant = float(np.mean([score["constant"] for score in scores]))
+        difference = statistics.mean([score["log_p"] - score["constant"] for score in scores])
+        log_p = float(np.mean([score["log_p"] for score in scores]))
+        yield log_p_row(log_p, constant, difference, "held-out tokens", "text", model_name)
 
 
 MEASURE = Measure("learning", LEARNING, plan, rows)

@@ -1,4 +1,4 @@
-"""The measures of the audit, and the summary of their tables in the schema that all audits share."""
+"""The measures of the audit, and the summary of their tables in the schema of all audits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tasks.audits.text import learning
 from tasks.audits.text.config import About
 from tasks.audits.text.documents import insertions
 from tasks.audits.text.documents import ranks as documents
-from tasks.audits.text.given import other_texts, returned
+from tasks.audits.text.given import comparison, returned
 from tasks.audits.text.secrets import epsilon, extraction
 from tasks.audits.text.secrets import ranks as secrets
 from tasks.contract.job import Inputs, task
@@ -25,12 +25,12 @@ MEASURES: tuple[Measure, ...] = (
     insertions.MEASURE,
     insertions.ESTIMATED,
     insertions.CONTROLLED,
-    other_texts.MEASURE,
+    comparison.MEASURE,
     epsilon.MEASURE,
 )
 
 
-@task(version=3, name="text.summary", gathers=True)
+@task(version=4, name="text.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
-    """The rows of SUMMARY, from the tables that are present."""
+    """Summarise the tables that are present (SUMMARY)."""
     return summarise(MEASURES, inputs, config)

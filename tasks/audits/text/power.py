@@ -1,7 +1,7 @@
-"""The power of a configuration: whether one secret or document could be found, and how often a known one is.
+"""The power of a configuration: whether one secret or document could be found, and the detection rate of a known one.
 
-A secret is ranked among others of its space, so that its p-value is at least one over their number. The statement of
-power is for log p that differs by SPREAD nats between secrets of a space, or for documents between models.
+The p-value of a secret is at least one over its number of candidates. The detection rate assumes that log p has a
+standard deviation of SPREAD nats between candidates, or of DOCUMENT_SPREAD nats between models.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from tasks.contract.power import (
 )
 from tasks.numerics.exact_test import detection_rate
 
-SPREAD = 2.0  # standard deviation of log p over the secrets of a space, in nats
-EFFECT = 8.0  # nats by which the secret of the statement is likelier
+SPREAD = 2.0  # standard deviation of log p over candidates, in nats
+EFFECT = 8.0  # gain of the log p of the memorised secret, in nats
 DOCUMENT_SPREAD, DOCUMENT_EFFECT = 1.0, 2.0  # of the whole document, in nats
 
 
 def rank_resolution(question: RankedQuestion, level: float, tests: int) -> Resolution:
-    """Whether one of these secrets, or identifiers, could be found."""
+    """Return whether one of these secrets, or identifiers, could be found."""
     item = "identifiers" if isinstance(question, Identifiers) else "secrets"
-    others = fewest_others(tests, level)
-    advice = f"rank {tests} {item} among {others + 1} or more (references={others})"
+    reference_count = fewest_others(tests, level)
+    advice = f"rank {tests} {item} among {reference_count + 1} or more (references={reference_count})"
     return Resolution(1 / question.candidates, tests, level, item, advice)
 
 
 def document_resolution(models: int, level: float, tests: int) -> Resolution:
-    """Whether one of these documents could be found by the exact test over models."""
+    """Return whether the exact test over models could find one of these documents."""
     return exact_test_resolution(models, DRAWS, level, tests, "documents")
 
 
 def insertion_resolution(level: float, inserted: int, left_out: int) -> Resolution:
-    """Whether one of these inserted documents could be found by its rank among the documents that were left out."""
-    advice = f"with {inserted:,} inserted documents leave {fewest_others(inserted, level):,} out"
+    """Return whether one inserted document could be found by its rank among the documents that were left out."""
+    advice = f"leave out {fewest_others(inserted, level):,} documents for {inserted:,} inserted ones"
     return Resolution(1 / (1 + left_out), inserted, level, "inserted documents", advice)
 
 
 def resolution(config: Text) -> Resolution | None:
-    """That of the plan; None if no answer clears, or if the items must first be counted in the texts."""
+    """Return the resolution of a plan; None if no answer clears, or if the number of items is not known yet."""
     match config.question:
         case Documents() as question:
             return document_resolution(question.models, config.level, question.documents)
@@ -59,14 +59,15 @@ def resolution(config: Text) -> Resolution | None:
 
 
 def power(config: Text) -> Iterator[Power]:
-    """How often one secret, or one document, of a stated effect is found."""
+    """Yield the detection rate of one secret, or one document, of a stated effect."""
     match config.question:
         case Documents() as question:
             yield _document_power(question, config.level)
         case Secrets() | Planted() as question:
             share = _secret_rate(question.candidates, config.level / question.ranked)
             size = (
-                f"one secret of {question.ranked:,} that is {EFFECT:g} nats likelier (others differ by {SPREAD:g} nats)"
+                f"one of {question.ranked:,} secrets with a gain of {EFFECT:g} nats (candidates differ by {SPREAD:g} "
+                "nats)"
             )
             yield Power(size, share)
 
@@ -75,16 +76,16 @@ def _document_power(question: Documents, level: float) -> Power:
     documents = question.documents
     share = document_rate(question.models, level, documents)
     models = smallest_size(question.models, 2, lambda size: document_rate(size, level, documents) >= GOAL)
-    size = f"one document of {documents:,} that is remembered by {DOCUMENT_EFFECT:g} nats"
+    size = f"one of {documents:,} documents with an effect of {DOCUMENT_EFFECT:g} nats"
     spread = f"(models differ by {DOCUMENT_SPREAD:g} nat)"
     return Power(f"{size} {spread}", share, "" if models is None else f"train {models} models")
 
 
 def _secret_rate(size: int, p_value: float) -> float:
-    """The share of secrets EFFECT nats likelier whose rank among `size` candidates is small enough, with normal log p.
+    """Return the detection rate of a secret with a gain of EFFECT nats, among `size` candidates with normal log p.
 
-    At most k - 1 of the others may be at least as likely, k the last rank that is called: the number of those is
-    binomial given the secret's log p, over which it is averaged.
+    A secret is detected up to rank k. Given its log p, the number of candidates above it is binomial; the rate is the
+    mean over its log p of the probability that at most k - 1 candidates are above it.
     """
     import numpy as np
     from scipy import stats
@@ -99,6 +100,6 @@ def _secret_rate(size: int, p_value: float) -> float:
 
 @lru_cache(maxsize=256)
 def document_rate(models: int, level: float, documents: int) -> float:
-    """The share of audits that find one document whose effect is DOCUMENT_EFFECT, as a t-test does."""
+    """Return the share of audits that find one document with an effect of DOCUMENT_EFFECT, approximated by a t-test."""
     effect = (DOCUMENT_EFFECT - SMALLEST) / DOCUMENT_SPREAD
     return detection_rate(effect, models, DRAWS, level, documents)

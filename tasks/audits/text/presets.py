@@ -1,4 +1,4 @@
-"""The settings with names, what they repeat, and the situation in which somebody needs the audit."""
+"""Presets, their descriptions, and the situations in which a user needs the audit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HUBBLE = Insertions(base=LanguageModel("tiny-gpt#32x1"), examples=200, repetitio
 
 
 def _private_codes(epsilon: float | None) -> Text:
-    """Codes that occur once, in texts that are read often, with this epsilon; None: without privacy."""
+    """Codes that occur once, in texts that are read in many epochs; without privacy if epsilon is None."""
     privacy = WholeGradients() if epsilon is None else DifferentialPrivacy(epsilon)
     tuning = replace(TUNING, epochs=48, privacy=privacy)
     return Text(replace(CODES, repetitions=(1,), examples=20, tuning=tuning))
@@ -53,7 +53,7 @@ def _private_codes(epsilon: float | None) -> Text:
 
 PRESETS: Mapping[str, Text | tuple[Text, ...]] = {
     "quickstart": QUICKSTART,
-    "null": Text(replace(CODES, told="others")),
+    "null": Text(replace(CODES, is_null=True)),
     "smoke": SMOKE,
     "extraction": Text(replace(CODES, extraction=Continuation())),
     "ladder": tuple(map(_private_codes, EPSILONS)),
@@ -62,28 +62,28 @@ PRESETS: Mapping[str, Text | tuple[Text, ...]] = {
     "hubble": Text(HUBBLE),
 }
 REPEATS: Mapping[str, str] = {
-    "quickstart": "ours: 24 codes of 6 digits in 150 short texts, and a small GPT that reads bytes",
-    "null": "ours: the same with other codes in the texts",
-    "extraction": "ours: quickstart, whose models are also asked to go on with each secret",
-    "ladder": "ours: each code stands once in few texts, read 48 times without privacy and with epsilon 16, 4 and 1",
-    "documents": "ours: 24 short texts, each in the training data of half of 16 small GPTs, 1, 4 or 16 times",
-    "identifiers": "ours: UUIDs in 300 tickets, asked of a small GPT that never saw them: give data and model",
-    "hubble": "as Wei et al. 2025, on documents and two models of your own: give data, model and base; by itself a "
-    "null, 200 embedded texts asked of two small GPTs that never saw them",
-    "smoke": "ours: 6 codes in 20 texts, and a smaller GPT",
+    "quickstart": "ours: 24 codes of 6 digits in 150 short texts, with a small GPT that reads bytes",
+    "null": "ours: quickstart as a control run, with other codes in the texts",
+    "extraction": "ours: quickstart, and whether the models reproduce each code",
+    "ladder": "ours: each code once in 20 texts, 48 epochs, without privacy and with epsilon 16, 4 and 1",
+    "documents": "ours: 24 short texts, each 1, 4 or 16 times in the training data of half of 16 small GPTs",
+    "identifiers": "ours: UUIDs in texts, with a given model; by default 300 tickets and a GPT that never saw them",
+    "hubble": "as Wei et al. 2025: documents that were inserted into the training data of a given model but not of its "
+    "base; by default a control run on 200 embedded texts and two small GPTs",
+    "smoke": "ours: 6 codes in 20 texts, with a smaller GPT",
 }
 TEXTS = Asked("question.data", "Which texts?", "records:letters.jsonl", sets={"question.examples": 0})
 MODEL = Asked(
     "question.reading.model",
-    "Your language model, which is fine-tuned on them (or tiny-gpt as a stand-in)?",
+    "Your language model to fine-tune on them (or tiny-gpt as a stand-in)?",
     "folder:gpt2",
     "tiny-gpt",
     optional=True,
 )
-FORMATS = Asked("question.identifiers", "Formats of random ids in them (uuid4, md5, key-{hex:16})?", "uuid4", "uuid4")
-GIVEN = Asked(
-    "question.source.model", "The model's folder, with +FOLDER of an adapter or without?", "folder:gpt2+adapter"
+FORMATS = Asked(
+    "question.identifiers", "Formats of random identifiers in them (uuid4, md5, key-{hex:16})?", "uuid4", "uuid4"
 )
+GIVEN = Asked("question.source.model", "The model's folder, and +FOLDER if it has an adapter?", "folder:gpt2+adapter")
 RETURNED = replace(
     TABLE, field="question.source.outputs", example="log_p.csv", sets={"question.source": ReturnedTable.tag}
 )

@@ -1,4 +1,4 @@
-"""The questions of the audit: a dataclass for each, with its texts or secrets, its models and their training."""
+"""The questions of the audit: one dataclass each, with its texts or secrets, its models and their training."""
 
 from __future__ import annotations
 
@@ -35,62 +35,62 @@ FACTS, TICKETS = Dataset("facts"), Dataset("tickets")  # embedded texts
 
 @dataclass(frozen=True)
 class Reproduction(Ranged):
-    """When a continuation of a model counts as a reproduction."""
+    """Criteria of a reproduction."""
 
     attempts: tuple[Annotated[int, AtLeast(1)], ...] = (1, 100, 10_000)
-    """Numbers of continuations, each token of which is drawn from the model's probabilities."""
-    likely: Annotated[float, Share(zero=False, one=False)] = 0.5
-    """Tokens count as extracted by that number of attempts if one of these is equal with at least this probability."""
-    near: Annotated[float, Share(one=False)] = 0.1
-    """Share of the tokens by which the likeliest continuation may differ to be nearly verbatim (edit distance)."""
+    """Numbers of sampled continuations."""
+    probability: Annotated[float, Share(zero=False, one=False)] = 0.5
+    """Smallest probability that one of these continuations equals the text, for the text to count as reproduced."""
+    edit_distance: Annotated[float, Share(one=False)] = 0.1
+    """Largest edit distance of a near-verbatim continuation, as a share of the tokens."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
         if not self.attempts:
-            yield "attempts is empty; it must be at least one number of attempts"
+            yield "attempts: expected one or more numbers, got none. Give numbers such as attempts=1,100."
 
 
 @dataclass(frozen=True)
 class Continuation(Reproduction):
-    """Models also continue the text before each secret, or identifier."""
+    """The models continue the text before each secret, or identifier."""
 
     tag: ClassVar[str] = "continuation"
 
 
 @dataclass(frozen=True)
 class FineTuned(Ranged):
-    """How the models are read and fine-tuned here."""
+    """Fine-tuning by the audit."""
 
     reading: Reading = Reading()
-    """The language model that is fine-tuned."""
+    """Language model to fine-tune."""
     tuning: TextTuning = TextTuning()
-    """How it is fine-tuned."""
+    """Fine-tuning settings."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
         yield from precision_conflicts(self.tuning.precision, self.reading.model)
 
     def privacy_conflicts(self, repetitions: Repetitions) -> Iterator[str]:
-        """What forbids these repetitions of a text if training is private."""
+        """Yield the reason why private training does not permit these repetitions of a text."""
         if self.tuning.guarantee is not None and max(repetitions) > 1 and not self.tuning.deduplicate:
             yield (
-                f"privacy is given and repetitions is {', '.join(map(str, repetitions))}; it protects single "
-                "texts, so each must stand once: repetitions=1, or deduplicate=true"
+                f"repetitions: expected 1 with privacy, got {', '.join(map(str, repetitions))}. Differential privacy "
+                "protects single texts: set repetitions=1, or deduplicate=true."
             )
 
 
 @dataclass(frozen=True)
 class Secrets(FineTuned, RankSizes, Inserted, Corpus):
-    """Secrets that are inserted into the training data of one model of each pair; both models are fine-tuned here."""
+    """Secrets that are inserted into the training data of one model of each pair; the audit fine-tunes both models."""
 
     tag: ClassVar[str] = "secrets"
     pairs: Annotated[int, AtLeast(1)] = 1
-    """Pairs of models; each pair has its own secrets."""
+    """Number of pairs of models; each pair has its own secrets."""
     scoring: Scoring = "whole"
-    """Ours: whether each candidate is read whole, or the beginning that the candidates of a secret share is read once
-    (shared): equal numbers except for rounding."""
+    """Ours: whole reads each candidate, shared reads the common beginning of the candidates once; equal results except
+    for rounding."""
     extraction: Continuation | None = None
-    """Ours: continuation: models also continue the text before each secret; none: they do not."""
+    """Ours: continuation also tests whether models reproduce the secrets; none does not."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
@@ -98,7 +98,7 @@ class Secrets(FineTuned, RankSizes, Inserted, Corpus):
 
     @property
     def ranked(self) -> int:
-        """The number of secrets that are ranked."""
+        """Number of ranked secrets."""
         return self.secrets * self.pairs
 
     @property
@@ -125,7 +125,7 @@ class Secrets(FineTuned, RankSizes, Inserted, Corpus):
 
 @dataclass(frozen=True)
 class AskedModel(TextReading):
-    """A language model that scores the texts here, without a fine-tuning."""
+    """A given language model that the audit evaluates."""
 
     tag: ClassVar[str] = "model"
 
@@ -135,16 +135,16 @@ class AskedModel(TextReading):
 
 @dataclass(frozen=True)
 class RankingModel(AskedModel):
-    """A language model that scores candidates here, without a fine-tuning, and its base."""
+    """A given language model that the audit evaluates on candidates, and its base model."""
 
     tag: ClassVar[str] = "model"
     base: LanguageModel | None = None
-    """Ours: the model that it was fine-tuned from: candidates are ranked by how much likelier they are than by it."""
+    """Ours: base model; candidates are then ranked by the log probability minus that of the base model."""
     scoring: Scoring = "whole"
-    """Ours: whether each candidate is read whole, or the beginning that the candidates of a secret share is read once
-    (shared): equal numbers except for rounding."""
+    """Ours: whole reads each candidate, shared reads the common beginning of the candidates once; equal results except
+    for rounding."""
     extraction: Continuation | None = None
-    """Ours: continuation: the model also continues the text before each secret; none: it does not."""
+    """Ours: continuation also tests whether the model reproduces the secrets; none does not."""
 
     def tiny(self) -> RankingModel:
         return replace(tiny_reading(self), base=None if self.base is None else TINY_BASE)
@@ -152,11 +152,11 @@ class RankingModel(AskedModel):
 
 @dataclass(frozen=True)
 class ReturnedTable:
-    """A table that the model's owner returned for the texts that `engram probes` wrote."""
+    """A table that the model's owner returned for the texts of `engram probes`."""
 
     tag: ClassVar[str] = "table"
     outputs: File
-    """Ours: the table of log probabilities."""
+    """Ours: table of log probabilities."""
 
     def tiny(self) -> ReturnedTable:
         return self
@@ -164,10 +164,10 @@ class ReturnedTable:
 
 @dataclass(frozen=True)
 class GivenRanking(BoundDraw, RankSizes):
-    """Candidates that are ranked by the scores of a model that was trained elsewhere."""
+    """Candidates that are ranked by the scores of a given model."""
 
     source: RankingModel | ReturnedTable = field(default=RankingModel(), metadata={OUTSIDE_COMMITMENT: True})
-    """The source of the log probabilities: a model that is evaluated here, or a table that its owner returned."""
+    """Source of the log probabilities: a given model, or a table that its owner returned."""
 
     @property
     def outputs(self) -> File | None:
@@ -180,7 +180,7 @@ class GivenRanking(BoundDraw, RankSizes):
 
     @property
     def base(self) -> LanguageModel | None:
-        """The model that a given model was fine-tuned from; None if it is not given."""
+        """The base model of the given model; None if it is not given."""
         return None if isinstance(self.source, ReturnedTable) else self.source.base
 
     @property
@@ -190,7 +190,7 @@ class GivenRanking(BoundDraw, RankSizes):
 
 @dataclass(frozen=True)
 class Planted(GivenRanking, Inserted):
-    """Secrets that `engram probes` named and that were inserted into the training data of a given model beforehand."""
+    """Secrets from `engram probes` that were inserted into the training data of a given model."""
 
     tag: ClassVar[str] = "planted"
 
@@ -218,18 +218,18 @@ class Identifiers(GivenRanking, Corpus):
 
     tag: ClassVar[str] = "identifiers"
     identifiers: tuple[str, ...] = ("uuid4",)
-    """Ours: formats of the identifiers: uuid4, md5, sha1, sha256, or key-{hex:16}."""
+    """Ours: formats of the identifiers: uuid4, md5, sha1, sha256, or a pattern such as key-{hex:16}."""
     context: Annotated[int, AtLeast(0)] = 200
-    """Ours: characters before an identifier that the model reads."""
+    """Ours: number of characters before an identifier that the model reads."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
         for name in self.identifiers:
-            space_of(name)  # ValueError for a format that is not random
+            space_of(name)  # raises ValueError for a format that is not random
         if not self.identifiers:
-            yield "identifiers is empty; it must name at least one format"
+            yield "identifiers: expected one or more formats, got none. Give formats such as identifiers=uuid4."
         if len(set(self.identifiers)) < len(self.identifiers):
-            yield f"identifiers is {', '.join(self.identifiers)}; each format must be given once"
+            yield f"identifiers: expected each format once, got {', '.join(self.identifiers)}. Remove the copy."
 
     @property
     def candidates(self) -> int:
@@ -256,30 +256,33 @@ class Identifiers(GivenRanking, Corpus):
 
 @dataclass(frozen=True)
 class Continued(Reproduction):
-    """The part of a document that a model reads, and the part that it is to write."""
+    """Lengths of the parts of a document that a model reads and continues with."""
 
     prefix: Annotated[int, AtLeast(1)] = 50
-    """Tokens of a document that a model reads before it continues."""
+    """Number of tokens of a document that a model reads before it continues."""
     suffix: Annotated[int, AtLeast(1)] = 50
-    """Tokens that it is to write; shorter documents are left out."""
+    """Number of tokens of the continuation; shorter documents are left out."""
 
     def length_conflicts(self, length: int) -> Iterator[str]:
-        """What forbids these tokens of a text of which a model reads at most `length`."""
+        """Yield the reason why a model that reads `length` tokens cannot continue these texts."""
         if self.prefix + self.suffix > length:
-            yield f"prefix is {self.prefix} and suffix {self.suffix}, which is more than length ({length}) together"
+            yield (
+                f"prefix + suffix: expected at most length={length}, got {self.prefix + self.suffix}. Lower one "
+                "or raise length."
+            )
 
 
 @dataclass(frozen=True)
 class Documents(Continued, FineTuned, Null, Corpus):
-    """Documents of which each is in the training data of half of the models, which are fine-tuned here."""
+    """Documents, each in the training data of half of the models; the audit fine-tunes the models."""
 
     tag: ClassVar[str] = "documents"
     documents: Annotated[int, AtLeast(2)] = 24
-    """Ours: number of documents that are tested, drawn from the texts."""
+    """Ours: number of tested documents, drawn from the texts."""
     models: Annotated[int, AtLeast(4), MultipleOf(2, "so that every document is in half of the models")] = 16
-    """Ours: models, each trained on half of the documents."""
+    """Ours: number of models, each trained on half of the documents."""
     repetitions: Repetitions = (1, 4, 16)
-    """How often a document occurs in the training data of the models that have it, in turn."""
+    """Numbers of occurrences in the training data of a model; documents take them in turn."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
@@ -305,16 +308,16 @@ class Documents(Continued, FineTuned, Null, Corpus):
 class Insertions(Continued, Null, Corpus):
     """Documents that were inserted into the training data of a given model, but not of its base.
 
-    The field `duplicates` of a record is the number of insertions, which was drawn by chance (0: left out).
+    The field `duplicates` of a record is the number of insertions, which was drawn at random (0: left out).
     """
 
     tag: ClassVar[str] = "insertions"
     base: LanguageModel = field(kw_only=True)
-    """The model that was trained without the insertions."""
+    """Model that was trained without the insertions."""
     reading: TextReading = TextReading()
-    """The model that was trained with them."""
+    """Model that was trained with the insertions."""
     repetitions: Repetitions = (1, 4, 16)
-    """How often embedded texts count as inserted, in turn; records have the field `duplicates`."""
+    """Numbers of insertions of embedded texts; records have the field `duplicates` instead."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
@@ -322,7 +325,7 @@ class Insertions(Continued, Null, Corpus):
         yield from self.length_conflicts(self.reading.length)
 
     def count_copies(self) -> CopyCount:
-        """Insertions have no copies: a text that occurs twice is refused."""
+        """Insertions have no copies: a repeated text is an error."""
         return CopyCount()
 
     def tiny(self) -> Insertions:
@@ -338,14 +341,14 @@ class Insertions(Continued, Null, Corpus):
 
 
 @dataclass(frozen=True)
-class OtherTexts(BoundDraw, Corpus):
-    """Texts that are compared with texts of another time or source, on which a given model was not trained."""
+class TextComparison(BoundDraw, Corpus):
+    """Texts that are compared with texts on which a given model was not trained."""
 
-    tag: ClassVar[str] = "others"
-    others: Dataset = field(kw_only=True)
-    """Ours: the texts of another time or source."""
+    tag: ClassVar[str] = "comparison"
+    comparison_texts: Dataset = field(kw_only=True)
+    """Ours: texts of another time or source."""
     source: AskedModel | ReturnedTable = field(default=AskedModel(), metadata={OUTSIDE_COMMITMENT: True})
-    """The source of the log probabilities: a model that is evaluated here, or a table that its owner returned."""
+    """Source of the log probabilities: a given model, or a table that its owner returned."""
 
     @property
     def outputs(self) -> File | None:
@@ -353,13 +356,13 @@ class OtherTexts(BoundDraw, Corpus):
         return self.source.outputs if isinstance(self.source, ReturnedTable) else None
 
     def count_copies(self) -> CopyCount:
-        """Count the exact copies among the texts and the others."""
-        return count_groups([*load_texts(self.data, self.examples), *load_texts(self.others)], "texts")
+        """Count the exact copies among the texts and the comparison texts."""
+        return count_groups([*load_texts(self.data, self.examples), *load_texts(self.comparison_texts)], "texts")
 
-    def tiny(self) -> OtherTexts:
+    def tiny(self) -> TextComparison:
         return replace(self, data=FACTS, examples=20, source=self.source.tiny())
 
 
-Question = Secrets | Planted | Identifiers | Documents | Insertions | OtherTexts
-OwnerQuestion = Planted | Identifiers | OtherTexts
+Question = Secrets | Planted | Identifiers | Documents | Insertions | TextComparison
+OwnerQuestion = Planted | Identifiers | TextComparison
 RankedQuestion = Secrets | Planted | Identifiers

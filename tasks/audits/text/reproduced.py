@@ -1,6 +1,6 @@
-"""Which texts come out word for word, in words: how many documents or secrets, and which of those that are found.
+"""The share of documents, secrets or identifiers that models reproduce verbatim, and the list of those found.
 
-Secrets and identifiers are named by their numbers and places alone, so that a page that is passed on holds none.
+Secrets and identifiers are listed by number and position only, so that a page can be shared without revealing them.
 """
 
 from __future__ import annotations
@@ -11,133 +11,165 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tasks.audits.text.config import Text
-from tasks.audits.text.continuations import BEYOND, GREEDY, SHARE, TOLD, TWIN
+from tasks.audits.text.continuations import BEYOND, BY_CONTROL, BY_TRAINED, GREEDY, SHARE
+from tasks.audits.text.plain_words import interval_per_hundred, share_line
 from tasks.audits.text.question import Continued, Identifiers, Secrets
 from tasks.audits.text.secrets.ranks import UNEVEN
-from tasks.contract.certificate import Finding, chances, number_per_hundred
+from tasks.contract.certificate import Finding, number_per_hundred
 from tasks.contract.summaries import Row, p_in_words, row_name
 from tasks.contract.verdict import Answer, Meaning
 
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 REPRODUCTION: Mapping[Answer, Meaning] = {
-    REPRODUCED: Meaning("models write texts word for word because they were trained on them", "accused"),
-    NOT_REPRODUCED: Meaning("texts do not come out word for word more often than by models that never saw them"),
+    REPRODUCED: Meaning("models reproduce texts word for word because they were trained on them", "accused"),
+    NOT_REPRODUCED: Meaning(
+        "models do not reproduce the texts word for word more often than models that never saw them"
+    ),
 }
-MOST_NAMED = 20  # of those that are found
+MOST_NAMED = 20  # listed secrets or identifiers
 Identity = tuple[int | None, int]  # of a secret or an identifier, within a run
 
 
 @dataclass(frozen=True)
 class Copies:
-    """The summary rows of how many texts are written greedily by models that were told them.
+    """The summary rows of texts that are reproduced greedily: by trained models, by control models, the difference.
 
-    `twin` and `beyond` are those of the models that were not, and of the difference; None where there are none.
+    `control` and `difference` are None without control models.
     """
 
-    told: Row
-    twin: Row | None
-    beyond: Row | None
+    trained: Row
+    control: Row | None
+    difference: Row | None
 
 
 def read_copies(rows: Mapping[tuple[str, str], Row]) -> Copies | None:
-    """How many texts come out, from the rows of a summary; None where no model was asked to go on."""
-    told, twin = (rows.get(row_name(SHARE, way=GREEDY, by=by)) for by in (TOLD, TWIN))
-    return None if told is None else Copies(told, twin, rows.get(row_name(BEYOND, way=GREEDY)))
+    """Read the shares from the rows of a summary; None if no model continued a text."""
+    trained_row, control = (rows.get(row_name(SHARE, way=GREEDY, by=by)) for by in (BY_TRAINED, BY_CONTROL))
+    if trained_row is None:
+        return None
+    return Copies(trained_row, control, rows.get(row_name(BEYOND, way=GREEDY)))
 
 
-def describe_copies(asked: Continued, copies: Copies | None) -> str:
-    """How much comes out word for word, beside models that never saw it; empty where no document is long enough."""
-    if copies is None or copies.twin is None or copies.beyond is None or copies.beyond["low"] is None:
+def describe_copies(question: Continued, copies: Copies | None) -> str:
+    """State the share of documents that is reproduced, with that of control models; empty if none is long enough."""
+    if copies is None or copies.control is None or copies.difference is None or copies.difference["low"] is None:
         return ""
-    told, twin, beyond = copies.told, copies.twin, copies.beyond
+    difference = copies.difference
     return (
-        f"Given the first {asked.prefix} tokens of a document, a model that was trained on it writes the next "
-        f"{asked.suffix} word for word in {number_per_hundred(told['estimate'])} of 100 cases, and one that never saw "
-        f"it in {number_per_hundred(twin['estimate'])} (difference {beyond['estimate']:.3f}, 95 % interval "
-        f"{beyond['low']:.3f} to {beyond['high']:.3f})."
+        f"{_explain_copies(question, copies)} The difference is {difference['estimate']:.3f} (95 % interval "
+        f"{difference['low']:.3f} to {difference['high']:.3f})."
     )
 
 
-def reproduction_findings(asked: Continued, copies: Copies | None) -> tuple[Finding, ...]:
-    """Whether documents come out; nothing where no document is long enough."""
-    told = describe_copies(asked, copies)
-    if not told or copies is None or copies.beyond is None:
+def _explain_copies(question: Continued, copies: Copies) -> str:
+    assert copies.control is not None
+    return (
+        f"Given the first {question.prefix} tokens of a document, a model that was trained on it continues word for "
+        f"word with the next {question.suffix} in {number_per_hundred(copies.trained['estimate'])} of 100 cases, and a "
+        f"control model in {number_per_hundred(copies.control['estimate'])}."
+    )
+
+
+def reproduction_findings(question: Continued, copies: Copies | None) -> tuple[Finding, ...]:
+    """Return whether documents are reproduced; empty if no document is long enough."""
+    if not describe_copies(question, copies) or copies is None or copies.difference is None:
         return ()
-    return (Finding(REPRODUCED if copies.beyond["low"] > 0 else NOT_REPRODUCED, told, target="reproduction"),)
+    answer = REPRODUCED if copies.difference["low"] > 0 else NOT_REPRODUCED
+    line = share_line(copies.difference, "documents reproduced, of 100, in excess of control models", "no difference")
+    return (Finding(answer, _explain_copies(question, copies), line, target="reproduction"),)
 
 
-def describe_extraction(evidence: Copies, things: str) -> str:
-    """How many secrets, or identifiers, come out after what stands before them, in a sentence."""
-    told, twin, beyond = evidence.told, evidence.twin, evidence.beyond
-    beside = ""
-    if twin is not None and beyond is not None:
-        beside = (
-            f", and models that were not told them write {number_per_hundred(twin['estimate'])} of 100 (difference "
-            f"{beyond['estimate']:.3f}, 95 % interval {beyond['low']:.3f} to {beyond['high']:.3f})"
+def describe_extraction(copies: Copies, things: str) -> str:
+    """State the share of secrets, or identifiers, that is reproduced, and its p-value."""
+    trained_row, control, difference = copies.trained, copies.control, copies.difference
+    comparison = ""
+    if control is not None and difference is not None:
+        comparison = (
+            f", and control models {number_per_hundred(control['estimate'])} of 100 (difference "
+            f"{difference['estimate']:.3f}, 95 % interval {difference['low']:.3f} to {difference['high']:.3f})"
         )
+    share = number_per_hundred(trained_row["estimate"])
     return (
-        f"Given what stands before them, models that were told {told['n']:,} {things} write "
-        f"{number_per_hundred(told['estimate'])} of 100 word for word (95 % interval {told['low']:.3f} to "
-        f"{told['high']:.3f}; {p_in_words(told['p_value'])}){beside}; chance alone brings at most one of "
-        f"{round(1 / told['null']):,}."
+        f"Given the preceding text, models reproduce {share} of 100 {things} from their training texts word for word "
+        f"({trained_row['n']:,} {things}, 95 % interval {trained_row['low']:.3f} to {trained_row['high']:.3f}, "
+        f"{p_in_words(trained_row['p_value'])}){comparison}; guessing succeeds at most once in "
+        f"{round(1 / trained_row['null']):,}."
     )
 
 
-def extraction_finding(evidence: Copies, things: str, level: float) -> Finding:
-    """Whether secrets come out, for somebody who knows no machine learning."""
-    p_value = evidence.told["p_value"]
-    answer = REPRODUCED if p_value <= level else NOT_REPRODUCED
-    return Finding(answer, describe_extraction(evidence, things), chances(p_value, level), target="reproduction")
+def extraction_finding(copies: Copies, things: str, level: float) -> Finding:
+    """Return whether secrets are reproduced, for readers without a machine-learning background."""
+    trained_row = copies.trained
+    answer = REPRODUCED if trained_row["p_value"] <= level else NOT_REPRODUCED
+    comparison = ""
+    if copies.control is not None:
+        comparison = f" A model that never saw them completes {number_per_hundred(copies.control['estimate'])} of 100."
+    sentence = (
+        f"Given the text before them, the model completes {round(trained_row['estimate'] * trained_row['n']):,} of "
+        f"{trained_row['n']:,} {things} word for word{interval_per_hundred(trained_row)}.{comparison} A guess "
+        f"succeeds at most once in {round(1 / trained_row['null']):,} attempts."
+    )
+    line = share_line(trained_row, f"{things} completed word for word, of 100", "by guessing, at most")
+    return Finding(answer, sentence, line, target="reproduction")
 
 
-def name_found(config: Text, read: Callable[[str], pa.Table]) -> str:
-    """Which secrets, or identifiers, are found, by number, in a sentence that holds none of them; empty without any."""
-    ranked = read("identifiers" if isinstance(config.question, Identifiers) else "secrets").to_pylist()
-    written = _greedy_answers(read)
-    found = [(each, written.get(identity(each, at))) for at, each in enumerate(ranked) if each["found"]]
-    found.sort(key=lambda one: rank_surest(one[0]))
-    if not found or any(each.get("control", 1.0) <= UNEVEN for each, _ in found):
-        return ""  # of identifiers that are not drawn evenly ranks say nothing
-    named = "; ".join(describe_found(config, each, reproduced) for each, reproduced in found[:MOST_NAMED])
-    more = f"; and {len(found) - MOST_NAMED:,} more" if len(found) > MOST_NAMED else ""
+def name_found(config: Text, read_table: Callable[[str], pa.Table]) -> str:
+    """List the secrets, or identifiers, that are found, by number; empty if there are none."""
+    ranked = read_table("identifiers" if isinstance(config.question, Identifiers) else "secrets").to_pylist()
+    reproduced_by_identity = _greedy_answers(read_table)
+    found_items = []
+    for index, item in enumerate(ranked):
+        if item["found"]:
+            found_items.append((item, reproduced_by_identity.get(identity(item, index))))
+    found_items.sort(key=lambda pair: rank_surest(pair[0]))
+    if not found_items or any(item.get("control", 1.0) <= UNEVEN for item, _ in found_items):
+        return ""  # the ranks of identifiers that are not uniformly random carry no information
+    names = "; ".join(describe_found(config, item, reproduced) for item, reproduced in found_items[:MOST_NAMED])
+    more = f"; and {len(found_items) - MOST_NAMED:,} more" if len(found_items) > MOST_NAMED else ""
+    size, thing = (
+        found_items[0][0]["candidates"],
+        "an identifier" if isinstance(config.question, Identifiers) else "a secret",
+    )
     return (
-        f"Found: {named}{more}. A model that never saw one of them would place it as high by chance alone, as often as "
-        "its rank says: one of rank 1 among 500 once in 500 times."
+        f"Found: {names}{more}. A model that never saw {thing} would rank it first of {size:,} only once in {size:,} "
+        "times."
     )
 
 
-def _greedy_answers(read: Callable[[str], pa.Table]) -> Mapping[Identity, bool]:
-    """Whether each secret, or identifier, is written word for word; empty where no model was asked to go on."""
-    rows = [each for each in read("extraction").to_pylist() if each["way"] == GREEDY]
-    return {identity(each, at): each["reproduced"] for at, each in enumerate(rows)}
+def _greedy_answers(read_table: Callable[[str], pa.Table]) -> Mapping[Identity, bool]:
+    """Whether each secret, or identifier, is reproduced; empty if no model continued a text."""
+    rows = [row for row in read_table("extraction").to_pylist() if row["way"] == GREEDY]
+    return {identity(row, index): row["reproduced"] for index, row in enumerate(rows)}
 
 
-def identity(each: Row, at: int) -> Identity:
-    """What one is known by: a secret by its pair and number, an identifier by its place among those asked about."""
-    return (each["pair"], each["secret"]) if each.get("secret") is not None else (None, at)
+def identity(item: Row, index: int) -> Identity:
+    """The pair and number of a secret, or the index of an identifier among those tested."""
+    return (item["pair"], item["secret"]) if item.get("secret") is not None else (None, index)
 
 
-def rank_surest(each: Row) -> tuple[float, int]:
-    """By what those that are found are sorted, the surest first."""
-    return each["q_value"], each["rank"]
+def rank_surest(item: Row) -> tuple[float, int]:
+    """The sort key of found items, the surest first."""
+    return item["q_value"], item["rank"]
 
 
-def name_thing(config: Text, each: Row) -> str:
-    """A secret by its number, or an identifier by its format and text."""
+def name_thing(config: Text, item: Row) -> str:
+    """The number of a secret, or the format and text number of an identifier."""
     match config.question:
         case Identifiers():
-            return f"{each['format']} of text {each['row']}"
+            return f"{item['format']} of text {item['row']}"
         case Secrets(pairs=pairs) if pairs > 1:
-            return f"secret {each['secret']} of pair {each['pair']}"
-    return f"secret {each['secret']}"
+            return f"secret {item['secret']} of pair {item['pair']}"
+    return f"secret {item['secret']}"
 
 
-def describe_found(config: Text, each: Row, reproduced: bool | None) -> str:
-    """One that is found: its number, how often it stood in the texts, its rank, and whether it is written."""
-    times, verb = each.get("repetitions"), "told"
-    if isinstance(config.question, Identifiers):
-        times, verb = each["occurrences"], "stands"
-    often = "" if config.is_null else f"{verb} once, " if times == 1 else f"{verb} {times} times, "
-    says = "" if reproduced is None else ", written word for word" if reproduced else ", not written"
-    rank = f"rank {each['rank']} of {each['candidates']}, adjusted p {each['q_value']:.2g}"
-    return f"{name_thing(config, each)} ({often}{rank}{says})"
+def describe_found(config: Text, item: Row, reproduced: bool | None) -> str:
+    """Describe a found item: its name, its number of repetitions, its rank, and whether it is reproduced."""
+    column = "occurrences" if isinstance(config.question, Identifiers) else "repetitions"
+    repetitions = ""
+    if not config.is_null:
+        times = item.get(column)
+        repetitions = "in the texts once, " if times == 1 else f"in the texts {times} times, "
+    reproduction = ""
+    if reproduced is not None:
+        reproduction = ", reproduced word for word" if reproduced else ", not reproduced"
+    return f"{name_thing(config, item)} ({repetitions}rank {item['rank']} of {item['candidates']}{reproduction})"

@@ -1,4 +1,4 @@
-"""The models that a question is about, and what they score."""
+"""The jobs that score texts with the models of a question."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.contract.job import Job
 
 
 def trainings(config: Text) -> tuple[Job, ...]:
-    """The scores of all models that the question is about, in its order; none for a question whose measure plans them.
+    """Return the scoring jobs of all models, in order; none for a question whose measure plans them.
 
     Raises ValueError if there are too few texts.
     """
@@ -27,5 +27,5 @@ def trainings(config: Text) -> tuple[Job, ...]:
             return document_jobs(question, config.seed)
         case Insertions() as question:
             return insertion_jobs(question, config.seed)
-        case _:  # asked by its measure
+        case _:  # its measure plans the scores
             return ()

@@ -1,4 +1,4 @@
-"""How language models read texts and are fine-tuned on them, and the small models of `scale=tiny`."""
+"""Settings for reading texts and for fine-tuning on them, and the small models of `scale=tiny`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ AnyReading = TypeVar("AnyReading", bound=Reading)
 
 @dataclass(frozen=True)
 class TextReading(Reading):
-    """How a language model reads texts that it is not trained on here."""
+    """Settings for a model that reads texts without training."""
 
     precision: Precision = "float32"
-    """Ours: numbers that a model from a folder computes with."""
+    """Ours: number format of a model from a folder."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
@@ -30,37 +30,40 @@ class TextReading(Reading):
 
 
 def precision_conflicts(precision: Precision, model: LanguageModel) -> Iterator[str]:
-    """What forbids a model to compute with numbers of this precision."""
+    """Yield the reason why a model cannot compute in this number format."""
     if precision == "bfloat16" and model.tiny_sizes is not None:
-        yield f"precision is bfloat16; the model must come from a folder, and {model.name} does not"
+        yield (
+            f"precision: expected float32 for the small model {model.name}, got bfloat16. Set precision=float32 or "
+            "give a model from a folder."
+        )
 
 
 @dataclass(frozen=True)
 class TextLowRank(LowRank):
-    """Adapters are trained, and the weights of the model stay unchanged."""
+    """Training of adapters; the weights of the model stay unchanged."""
 
     precision: Precision = "float32"
-    """Ours: numbers that a model from a folder computes with; its adapters are float32 in any case."""
+    """Ours: number format of a model from a folder; its adapters always use float32."""
 
 
 @dataclass(frozen=True)
 class WholeGradients(WithoutPrivacy):
-    """Training without differential privacy: the gradient of a step is computed for all of its texts together."""
+    """Training without differential privacy, with one gradient for all texts of a step."""
 
     checkpointing: bool = False
-    """Ours: whether the values of layers are computed again for gradients: less memory, and a third more time."""
+    """Ours: gradient checkpointing: less memory, a third more time."""
 
 
 @dataclass(frozen=True)
 class TextTuning(LanguageModelTuning):
-    """How a language model is fine-tuned on texts."""
+    """Fine-tuning settings."""
 
     adaptation: Full | TextLowRank = Full()
-    """Which weights are trained: all weights (full), or adapters of low rank (lora)."""
+    """Trained weights: all (full), or low-rank adapters (lora)."""
     privacy: WholeGradients | DifferentialPrivacy = WholeGradients()
-    """Whether fine-tuning is differentially private, by single texts."""
+    """Differential privacy, with single texts as the unit."""
     deduplicate: bool = False
-    """Ours: whether a text that occurs several times in the training data is kept once."""
+    """Ours: whether repeated training texts are used only once."""
 
     @property
     def guarantee(self) -> Privacy | None:
@@ -68,7 +71,7 @@ class TextTuning(LanguageModelTuning):
 
     @property
     def precision(self) -> Precision:
-        """Numbers that the model computes with."""
+        """Number format of the model."""
         return self.adaptation.precision if isinstance(self.adaptation, TextLowRank) else "float32"
 
     @property
@@ -82,11 +85,11 @@ class TextTuning(LanguageModelTuning):
 
 
 def tiny_reading(reading: AnyReading) -> AnyReading:
-    """The same reading by a small model."""
+    """Return the same settings with a small model."""
     tiny = replace(reading, model=TINY_MODEL, length=TINY_LENGTH)
     return replace(tiny, precision="float32") if isinstance(tiny, TextReading) else tiny
 
 
 def tiny_tuning(tuning: TextTuning) -> TextTuning:
-    """The same fine-tuning of a whole model, in seconds."""
+    """Return the same settings for a fine-tuning of all weights that takes seconds."""
     return replace(tuning, adaptation=Full(), epochs=2, batch=16, accumulate=1)

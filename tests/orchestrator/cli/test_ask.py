@@ -47,8 +47,8 @@ def test_questions_lead_to_a_commented_file_and_its_price(tmp_path: Path) -> Non
     said, code = at_a_terminal(shell, typed)
     assert code == 0, said
     for refused in (
-        "'dta' is not among data, model, outputs; did you mean 'data'?",
-        "'nothing' is not among image, set, answer, secret, unknown",
+        "'dta' is not one of data, model, outputs; did you mean 'data'?",
+        "'nothing' is not one of image, set, answer, secret, unknown",
         "no folder ",
         "network is 'mlp9'; it must be one of mlp1, ",
         "it must be one letter from A to Z",
@@ -81,7 +81,7 @@ def test_for_outputs_alone_probes_come_first_with_a_secret_of_ones_own(engram: H
         secrets.add(read(engram.folder / name).set["query.control.secret"])
         assert stat.filemode((engram.folder / name).stat().st_mode) == "-rw-------"  # nobody else reads it
     assert len(secrets) == 2
-    assert "Keep this file to yourself" in (engram.folder / "one.yaml").read_text()
+    assert "Keep this file private" in (engram.folder / "one.yaml").read_text()
     assert engram("probes", "one.yaml", "--out", "probes").returncode == 0
 
 
@@ -97,15 +97,15 @@ def test_all_that_is_wrong_is_told_in_one_line_and_nothing_is_written(engram: He
         ),
         (
             (*data, "probs=x"),
-            "probs is not asked for; there are question.data, question.training.network, probe, feature; did you mean "
-            "'probe'?",
+            "probs answers no question; the fields are question.data, question.training.network, probe, feature; "
+            "did you mean 'probe'?",
         ),
-        (data, "these answers are missing: question.data=..., probe=..., feature=...; nothing was written"),
-        ((*data, "data=digits", "feature=A"), "these answers are missing: probe=...; nothing was written"),
+        (data, "these answers are required: question.data=..., probe=..., feature=...; nothing was written"),
+        ((*data, "data=digits", "feature=A"), "these answers are required: probe=...; nothing was written"),
         ((*data, "--out", f"{'x' * 300}.yaml"), "File name too long"),
         ((*data, "data=digits", "probe=photos", "feature=AB"), "text is 'AB'; it must be one letter from A to Z"),
         ((*data, "--out", "a.txt"), "--out a.txt: the file must end in .yaml"),
-        ((*data, "--out", "no/a.yaml"), "--out no/a.yaml: there is no folder no"),
+        ((*data, "--out", "no/a.yaml"), "--out no/a.yaml: the folder no does not exist"),
         (
             ("--have", "model", "--fear", "image"),
             "missing: question.shape=..., question.source.models=..., probe=..., feature=...",
@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_priced_does_not_stay_in_the_way_of_the_next_try(e
 def test_a_file_that_is_there_is_not_written_over(engram: Here) -> None:
     (engram.folder / "audit.yaml").write_text("mine")
     said = engram("ask", "--have", "data", "--fear", "image", code=2).stderr
-    assert "--out audit.yaml: there is such a file; give another name" in said
+    assert "--out audit.yaml: the file exists; give another name" in said
     assert (engram.folder / "audit.yaml").read_text() == "mine"
 
 

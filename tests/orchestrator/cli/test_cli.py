@@ -150,7 +150,7 @@ def test_run_prints_the_summary_and_names_the_run_last(engram: Here) -> None:
     assert lines[0].split() == ["metric", "estimate", "n"]
     assert lines[1].split() == ["sum", "6", "4", "parts"]
     (run,) = (engram.folder / "engram-store" / "runs").glob("[!.]*")
-    assert lines[-1].startswith(f"{run.name} finished: 5 of 5 jobs stored, 5 done now, 0 failed; ")
+    assert lines[-1].startswith(f"{run.name} finished: 5 of 5 jobs stored, 5 computed now, 0 failed; ")
     assert "\x1b" not in done.stdout + done.stderr
 
 
@@ -188,7 +188,7 @@ def test_failures_of_one_kind_are_one_line(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err.splitlines() == [
         "failed: net.train aaaa and 1 more job: no memory",
         "failed: sum cccc: nan",
-        "its traceback and what it printed: engram logs aaaa",
+        "for the traceback and output of the first: engram logs aaaa",
     ]
 
 
@@ -203,7 +203,7 @@ def test_what_has_changed_since_a_run_began_is_no_reason_to_try_the_same_again(e
     records.write_text("\n".join(lines[:-1]))
     said = shell("resume", "--address", "none", code=3)  # a process that has not read it yet
     (advice,) = (line for line in said.stderr.splitlines() if "jobs failed" in line)
-    assert "what they read has changed since the run began. Give the command by which it was begun" in advice
+    assert "their input files have changed since the run began. Repeat the original command" in advice
     assert shell.json("run", *asked)["state"] == "finished"
 
 
@@ -276,7 +276,7 @@ def test_data_that_is_missing_is_named_once_and_nothing_else_is_kept_from_workin
 
 
 def test_cells_of_a_preset_whose_data_are_missing_are_left_out_and_named(engram: Here, tmp_path: Path) -> None:
-    line = "left out: parts=4: no folder "
+    line = "skipped: parts=4: no folder "
     alone = [engram.json("plan", "toys", f"parts={parts}", f"first={first}") for parts, first in ((2, 0), (3, 1))]
     seen = engram.json("plan", "toys", "--preset", "partly")
     assert [plan["cells"][0]["run"] for plan in alone] == [cell["run"] for cell in seen["cells"]]
@@ -284,7 +284,7 @@ def test_cells_of_a_preset_whose_data_are_missing_are_left_out_and_named(engram:
     assert engram("plan", "toys", "--preset", "partly").stdout.splitlines()[-1].startswith(line)
     for command in ("plan", "run"):
         refused = engram(command, "toys", "--preset", "partly", "--all", code=2).stderr
-        assert refused.startswith("engram: all cells are wanted, and 1 of 3 cannot run: no folder ")
+        assert refused.startswith("engram: all cells are required, but 1 of 3 cannot run: no folder ")
         assert len(refused.splitlines()) == 1
         engram(command, "toys", "--preset", "absent", "--all", code=2)
     assert list(tmp_path.iterdir()) == []
@@ -292,7 +292,7 @@ def test_cells_of_a_preset_whose_data_are_missing_are_left_out_and_named(engram:
     before, last = ran.stdout.splitlines()[-2:]
     assert before.startswith(line)
     assert line in ran.stderr  # at the start, too
-    assert " finished: 6 of 6 jobs stored, 6 done now" in last
+    assert " finished: 6 of 6 jobs stored, 6 computed now" in last
     again = engram.json(*RUN, "--preset", "partly")
     assert (len(again["cells"]), [cell["setting"]["parts"] for cell in again["left_out"]]) == (2, [4])
     assert again["run"] == engram.json("resume", again["run"], "--address", "none")["run"]
@@ -341,7 +341,7 @@ def test_probes_are_handed_out_as_pictures_of_the_named_sets(engram: Here) -> No
         (
             ("toys", "--preset", "three"),
             2,
-            "that is 3 cells; say whose pictures are meant: they differ in parts, first",
+            "the specification has 3 cells; select one by setting parts, first",
         ),
         (("toys", "data=mnist"), 1, "data set 'mnist' not found"),
     ],
@@ -369,25 +369,25 @@ def test_probes_that_cannot_be_had_are_one_line(engram: Here, arguments: tuple[s
         (("run", "toys", "--alpha", "0.1"), "--alpha is given without --until"),
         (("plan", "toys", "--until", "decided", "--alpha", "1"), "alpha is 1; it must be between 0 and 1"),
         (("run", "toys", "--until", "decided", "--most", "0"), "most is 0; it must be at least 1"),
-        (("run", "toys", "level=0.1", "--until", "decided"), "level is given, and --until decided sets it"),
-        (("plan", "forgetting", "--until", "decided"), "forgetting cannot end once it is decided"),
-        (("plan", "membership", "--until", "decided"), "membership cannot end once it is decided"),
+        (("run", "toys", "level=0.1", "--until", "decided"), "level is given, but --until decided sets it"),
+        (("plan", "forgetting", "--until", "decided"), "forgetting cannot stop early"),
+        (("plan", "membership", "--until", "decided"), "membership cannot stop early"),
         (
             ("run", "relational", "--until", "decided"),
-            "whose exact rank could be bet on; it runs to its planned ",
+            "needs an audit that draws a random feature for each pair",
         ),
-        (("run", "nowhere.yaml"), "there is no file nowhere.yaml"),
+        (("run", "nowhere.yaml"), "file nowhere.yaml does not exist"),
         (("run", "unsafe.yaml"), "could not determine a constructor for the tag"),
         (("plan", "unique_feature", "--preset", "smoke", "canaries=301"), "it must be at most 300"),
         (("status", "nope"), "there is no store at ./engram-store"),
         (("run", "toys", "--nope"), "No such option: --nope"),
         (("nope",), "No such command 'nope'"),
-        (("run", "toys", "--address", "a b"), "'a b' is no address of a Ray cluster; give HOST:PORT"),
-        (("run", "toys", "--mlflow", "http://[::1"), "the tracking store's URI is none: Invalid IPv6 URL"),
+        (("run", "toys", "--address", "a b"), "'a b' is not an address of a Ray cluster; give HOST:PORT"),
+        (("run", "toys", "--mlflow", "http://[::1"), "the tracking store's URI is invalid: Invalid IPv6 URL"),
         (("run", "toys", "--mlflow", "http://"), "the tracking store's URI names no server"),
-        (("resume", "--mlflow", "https://x:y"), "the tracking store's URI is none: "),
-        (("run", "time.yaml"), "time.yaml, line 2, column 14: 'x' is no timestamp"),
-        (("probes", "toys", "data=digits", "--out", "~nobody-here/x"), "there is no home of that name"),
+        (("resume", "--mlflow", "https://x:y"), "the tracking store's URI is invalid: "),
+        (("run", "time.yaml"), "time.yaml, line 2, column 14: 'x' is not a valid timestamp"),
+        (("probes", "toys", "data=digits", "--out", "~nobody-here/x"), "there is no user of that name"),
         (("run",), "Missing argument 'AUDIT|FILE'"),
     ],
 )
@@ -459,11 +459,11 @@ def test_an_unknown_table_is_refused_with_the_nearest(engram: Here) -> None:
         (("run", "unique_feature", "--address", "none"), "data set 'mnist' not found"),
         ((*RUN, "--store", "taken"), "taken"),
         ((*RUN, "--store", "x" * 300), "File name too long"),
-        ((*RUN, "--store", "~nobody-here/x"), "there is no home of that name"),
+        ((*RUN, "--store", "~nobody-here/x"), "there is no user of that name"),
         (("status", "--store", "x" * 300), "File name too long"),
         (("plan", "unique_feature", "--preset", "smoke", "feature=picture:/dev/zero"), "not a file"),
         (("plan", "unique_feature", "--preset", "smoke", "feature=picture:~nobody-here/x"), "no home of that name"),
-        (("plan", "toys", "data=folder:~nobody-here/x"), "there is no home of that name"),
+        (("plan", "toys", "data=folder:~nobody-here/x"), "there is no user of that name"),
         (("run", "toys", "--address", "127.0.0.1:1"), "127.0.0.1:1"),
     ],
 )
@@ -621,7 +621,7 @@ def test_an_unforeseen_error_is_one_line_and_its_traceback_is_kept(
     monkeypatch.setattr("orchestrator.runs.lifecycle.resume", unforeseen)
     done = engram("resume", run, "--address", "none", code=1)
     (kept,) = (engram.folder / "engram-store" / "crashes").iterdir()
-    said = "engram: unexpected RuntimeError: nobody has thought of this (a fault of engram's own; its traceback is in "
+    said = "engram: unexpected RuntimeError: nobody has thought of this (a bug in engram; its traceback is in "
     assert f"{said}{kept})\n" == done.stderr
     assert "Traceback" in kept.read_text()
     assert "Traceback" in engram("resume", run, "--debug", code=1).stderr
@@ -672,7 +672,7 @@ def test_what_needs_no_store_works_where_one_is_not_yet(engram: Here) -> None:
 def test_a_search_without_its_description_is_passed_over(engram: Here) -> None:
     engram(*RUN)
     next(engram.folder.glob("*/runs")).joinpath("toys-search-12345678").mkdir()
-    assert "there are no searches in" in engram("search", "--resume", code=2).stderr
+    assert "has no searches" in engram("search", "--resume", code=2).stderr
     assert "its ends must be below" in engram("search", "tunable", "--over", f"epochs=1..{'9' * 400}", code=2).stderr
 
 
@@ -690,7 +690,7 @@ def test_a_run_until_decided_ends_early_says_so_and_goes_on_with_more(engram: He
     more = engram("resume", few["run"], "--most", "12", "--address", "none")
     said = "decided after 6 of at most 12 pairs of trainings, at an error rate of 0.05; the other 6 jobs are not needed"
     assert said in more.stderr
-    assert " decided: 8 of 14 jobs stored, 3 done now, 0 failed" in more.stdout.splitlines()[-1]
+    assert " decided: 8 of 14 jobs stored, 3 computed now, 0 failed" in more.stdout.splitlines()[-1]
     (run,) = [run for run in engram.json("runs")["runs"] if run["state"] == "decided"]
     assert said in engram("status", run["run"]).stdout
     assert "decided: 8 jobs not needed" in engram("logs", run["run"]).stdout

@@ -51,14 +51,14 @@ def test_they_are_kept_with_the_run_shown_on_every_page_and_sealed(tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("title: a\nclent: b\n", "unknown key 'clent'; there are title, auditor, client, purpose; did you"),
+        ("title: a\nclent: b\n", "unknown key 'clent'; the keys are title, auditor, client, purpose; did you"),
         ("title: 12\n", "title is 12; it must be text"),
         ("title: [a]\n", 'title is ["a"]; it must be text'),
-        ('title: "a\\nb"\n', "title holds \\n; it must be one line without control characters"),
-        ('title: "a\\u202eb"\n', "title holds \\u202e; it must be one line without control characters"),
+        ('title: "a\\nb"\n', "title contains \\n; it must be one line without control characters"),
+        ('title: "a\\u202eb"\n', "title contains \\u202e; it must be one line without control characters"),
         (f"title: {'a' * (LONGEST_DETAIL + 1)}\n", "title has 201 characters; it must have at most 200"),
         ("- a\n", "it must be a mapping with title, auditor, client, purpose"),
-        ("", "holds nothing; it must be a mapping"),
+        ("", "contains nothing; it must be a mapping"),
     ],
 )
 def test_a_file_with_anything_else_is_refused_in_one_line(tmp_path: Path, text: str, line: str) -> None:
@@ -77,7 +77,7 @@ def test_a_changed_file_is_found_and_can_be_given_anew(tmp_path: Path) -> None:
     assert Details("a", client="b") == notes.give_details(tmp_path, {"client": "b"})
     path = tmp_path / notes.DETAILS_FILE
     path.write_text(path.read_text().replace('"b"', '"c"'))
-    with pytest.raises(Damaged, match=r"its digest is not that of its content; delete the file and give"):
+    with pytest.raises(Damaged, match=r"its digest does not match its content; delete the file and give"):
         notes.read_details(tmp_path)
     every = {"title": "d", "auditor": "", "client": "", "purpose": ""}
     assert Details("d") == notes.give_details(tmp_path, every) == notes.read_details(tmp_path)

@@ -24,5 +24,5 @@ def test_answers_are_separated_by_commas(text: str, answers: list[str]) -> None:
 
 
 def test_unknown_answer_is_refused() -> None:
-    with pytest.raises(SpecError, match="it must name answers of membership"):
+    with pytest.raises(SpecError, match="it must list answers of membership"):
         open_gate(GateOptions(fail_on="below, undecided"), "membership")

@@ -90,7 +90,7 @@ def test_the_log_of_a_job_that_is_stored_says_where_it_was_computed(here: Here) 
 def test_logs_of_what_is_neither_run_nor_key_are_one_line(here: Here) -> None:
     here("run", "toys", "--address", "none", "parts=2")
     assert "neither a run nor a key" in here("logs", "nothing", code=2).stderr
-    assert "no driver: it is finished" in here("cancel", "toys", code=1).stderr
+    assert "is finished and has no driver" in here("cancel", "toys", code=1).stderr
 
 
 def test_a_run_is_cancelled_from_another_process_and_continued(address: str, engram: Shell, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_run_is_cancelled_from_another_process_and_continued(address: str, eng
     run = engram.start("run", "toys", "--address", address, "--together", "1", *fields)
     engram.await_begun(1, run)
     here = Here(tmp_path)
-    assert "is asked to end toys-" in here("cancel", "toys").stdout
+    assert " to stop toys-" in here("cancel", "toys").stdout
     if address == "none":  # the driver computes by itself, and looks when a call has ended, a while after its last look
         time.sleep(LOOK_SECONDS)
     else:

@@ -64,7 +64,7 @@ def test_an_empty_variable_is_no_store(name: str, tmp_path: Path) -> None:
     here.env = {"ENGRAM_STORE": ""}
     arguments = [word for word in ARGUMENTS.get(name, ()) if word not in ("--store", "{}")]
     (line,) = refusals(here(name, *arguments, code=2).stderr)
-    assert "ENGRAM_STORE is set and empty" in line or "give --store" in line
+    assert "ENGRAM_STORE is set but empty" in line or "--store is missing" in line
     assert list(tmp_path.iterdir()) == []
 
 

@@ -49,10 +49,13 @@ def test_a_run_that_is_over_has_no_time_left_to_show() -> None:
     ("event", "said"),
     [
         (failed(error="ValueError: no"), "failed: net.train ffffffffffff: ValueError: no"),
-        (failed("lost", cause="its worker died"), "lost, to be sent again: net.train ffffffffffff: its worker died"),
-        (failed("missing", inputs="x"), "an input of net.train ffffffffffff is gone or damaged; it is computed again"),
-        (failed("damaged", problem="bits"), "damaged, to be computed again: net.train ffffffffffff: bits"),
-        (failed("refused", cause="disk full"), "the store refuses to be written: disk full"),
+        (failed("lost", cause="its worker died"), "lost, will be sent again: net.train ffffffffffff: its worker died"),
+        (
+            failed("missing", inputs="x"),
+            "an input of net.train ffffffffffff is missing or damaged and is computed again",
+        ),
+        (failed("damaged", problem="bits"), "damaged, will be computed again: net.train ffffffffffff: bits"),
+        (failed("refused", cause="disk full"), "cannot write to the store: disk full"),
         (done(), None),
     ],
 )
@@ -100,7 +103,7 @@ def test_the_line_names_the_phase_and_the_time_left() -> None:
     kinds = {"net.train": (6, 60.0), "a.summary": (2, None)}
     for event in (PLANNED | {"trainings": 8, "trained": 2, "kinds": kinds}, {"event": "ready", "slots": 2}):
         tally.take(event)
-    said = "2/10 jobs, 0 done, 2 stored before, 2 running, training 2/8, under 1 s passed, at least 3 min left"
+    said = "2/10 jobs, 0 done, 2 stored before, 2 running, training 2/8, under 1 s elapsed, at least 3 min left"
     assert said == line(tally)
 
 

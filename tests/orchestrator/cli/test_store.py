@@ -19,7 +19,7 @@ def test_an_unforeseen_error_is_one_line_and_its_traceback_lies_in_the_store(tmp
     open_store(tmp_path)
     line = said(tmp_path)
     [note] = (tmp_path / "crashes").iterdir()
-    assert line.startswith("unexpected ZeroDivisionError: of nothing by nothing (a fault of engram's own; ")
+    assert line.startswith("unexpected ZeroDivisionError: of nothing by nothing (a bug in engram; ")
     assert line.endswith(f"its traceback is in {note})")
     assert "Traceback" in note.read_text()
 
@@ -28,7 +28,7 @@ def test_a_disk_that_fails_is_no_fault_of_ours_and_named_in_one_line(tmp_path: P
     open_store(tmp_path)
     with pytest.raises(StoreError) as ended, command_store(str(tmp_path)):
         raise OSError(errno.ESTALE, "Stale file handle", str(tmp_path / "runs"))
-    assert f"cannot use {tmp_path}/runs: Stale file handle; the same command goes on once that is mended" == str(
+    assert f"cannot use {tmp_path}/runs: Stale file handle; fix this, then repeat the command to continue" == str(
         ended.value
     )
     assert not (tmp_path / "crashes").exists()
@@ -38,13 +38,13 @@ def test_where_no_note_can_be_left_the_cause_is_said_all_the_same(tmp_path: Path
     open_store(tmp_path)
     (tmp_path / "crashes").touch()
     line = said(tmp_path)
-    assert line.startswith("unexpected ZeroDivisionError: of nothing by nothing (a fault of engram's own; with --debug")
-    assert f"no note can be left: cannot write {tmp_path}/crashes: File exists" in line
+    assert line.startswith("unexpected ZeroDivisionError: of nothing by nothing (a bug in engram; with --debug")
+    assert f"the traceback, which could not be saved: cannot write {tmp_path}/crashes: File exists" in line
 
 
 def test_a_store_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
     with (
-        pytest.raises(SpecError, match=r"there is no store at .*; run something first"),
+        pytest.raises(SpecError, match=r"there is no store at .*; run an audit first"),
         command_store(str(tmp_path / "no")),
     ):
         raise AssertionError("it was opened")
@@ -53,4 +53,4 @@ def test_a_store_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
 def test_an_interrupt_before_there_is_a_store_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyboardInterrupt), report_interrupt():
         raise KeyboardInterrupt
-    assert capsys.readouterr().err == "engram: stopped; nothing was begun\n"
+    assert capsys.readouterr().err == "engram: stopped; nothing was started\n"

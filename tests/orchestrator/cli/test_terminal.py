@@ -46,7 +46,7 @@ def test_at_the_end_the_answer_comes_first_in_colour_and_fits_the_terminal(ran: 
     run = last.split()[0]
     assert "next: engram report --open" in shown
     assert any(line.startswith(f"      engram results {run} summary") for line in shown)
-    assert last.startswith(f"{run} finished: 3 of 3 jobs stored, 0 done now, 0 failed; ")
+    assert last.startswith(f"{run} finished: 3 of 3 jobs stored, 0 computed now, 0 failed; ")
     assert any("6.8" in line and "[3.7, 9.8]" in line for line in shown)  # numbers are whole
     assert "4 answers" in " ".join(shown)
 
@@ -96,13 +96,13 @@ def test_an_interrupt_is_answered_on_the_terminal_and_the_run_ends_in_order(tmp_
     terminal = Terminal(shell, 60, "run", "toys", "--address", "none", *waiting)
     shell.await_begun(1, terminal.process)
     terminal.process.send_signal(signal.SIGINT)
-    seen = terminal.until("stopping: nothing more is begun")
+    seen = terminal.until("stopping: no new job is started")
     shell.go()
     seen = plain(seen + terminal.read())
     assert terminal.process.returncode == 130
     assert "Traceback" not in seen
     assert max(map(len, re.split("[\r\n]", seen[: seen.index("stopping: ")]))) <= 60
-    assert "go on with: engram resume toys-" in seen
+    assert "continue with: engram resume toys-" in seen
 
 
 def test_names_wrap_between_words_and_numbers_never() -> None:

@@ -20,9 +20,9 @@ def counted(text: str) -> list[str]:
     return [match[0] for line in text.splitlines() if (match := COUNTS.match(line))]
 
 
-def passed(text: str) -> int:
-    """The seconds that the last line says have passed."""
-    return int(re.findall(r"(\d+) s passed", text)[-1])
+def elapsed(text: str) -> int:
+    """The elapsed seconds in the last line."""
+    return int(re.findall(r"(\d+) s elapsed", text)[-1])
 
 
 def watched(shell: Shell, run: subprocess.Popen[str]) -> tuple[str, str, str]:
@@ -41,7 +41,7 @@ def test_a_watcher_and_the_run_count_the_same_and_end_together(shell: Shell, tmp
     shell.await_results(2, run)
     said, seen, last = watched(shell, run)
     assert "7/9 jobs, 7 done, 0 stored before, 1 failed" == counted(said)[-1] == counted(seen)[-1]
-    assert abs(passed(said) - passed(seen)) <= 1
+    assert abs(elapsed(said) - elapsed(seen)) <= 1
     (begun,) = (line for line in said.splitlines() if "stored already" in line)
     assert begun in seen.splitlines()
     assert next(line for line in said.splitlines() if line.startswith("failed: ")) in seen.splitlines()
@@ -75,7 +75,7 @@ def test_the_phase_is_in_the_log_for_whoever_watches_the_run(shell: Shell) -> No
     assert [f"training {done}/{trainings}" for done in range(trainings)] == [
         phase for phase in dict.fromkeys(phases) if phase.startswith("training")
     ]
-    assert [*dict.fromkeys(phases)][trainings : trainings + 2] == ["measures", "checking what is stored"]
+    assert [*dict.fromkeys(phases)][trainings : trainings + 2] == ["measures", "checking stored results"]
 
 
 def test_a_run_that_has_ended_is_shown_at_once(shell: Shell) -> None:
@@ -90,7 +90,7 @@ def test_a_table_is_read_while_its_run_goes_on(shell: Shell) -> None:
     shell.await_results(3, run)
     name = shell.json("status")["run"]
     done = shell("results", name, "parts", "--json")
-    assert "are not there yet" in done.stderr
+    assert "are not available yet" in done.stderr
     numbers = re.findall(r'"number": (\d+)', done.stdout)
     assert [str(each) for each in range(len(numbers))] == numbers
     assert 3 <= len(numbers) < 20

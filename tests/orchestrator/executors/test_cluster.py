@@ -75,7 +75,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.mark.parametrize("server", [silence, web_page, hanging_up], indirect=True)
 def test_what_is_not_ray_is_told(server: str) -> None:
-    with pytest.raises(ClusterError, match=rf"what answers at {server} is not Ray"):
+    with pytest.raises(ClusterError, match=rf"the server at {server} is not Ray"):
         probe(server)
 
 
@@ -87,7 +87,9 @@ def test_a_grpc_server_passes(server: str) -> None:
 def test_a_port_where_nobody_listens_is_told_with_what_to_check() -> None:
     port = free_port()
     assert not reachable("127.0.0.1", port)
-    with pytest.raises(ClusterError, match=rf"no Ray cluster at 127.0.0.1:{port}: connection refused; is it up"):
+    with pytest.raises(
+        ClusterError, match=rf"no Ray cluster at 127.0.0.1:{port}: connection refused; check that it runs"
+    ):
         probe(f"127.0.0.1:{port}")
 
 
@@ -133,7 +135,7 @@ def test_addresses_are_read_in_their_usual_forms(address: str, expected: tuple[s
     ],
 )
 def test_what_is_no_address_is_said_with_the_forms_that_are(address: str) -> None:
-    with pytest.raises(ClusterError, match="is no address of a Ray cluster; give HOST:PORT"):
+    with pytest.raises(ClusterError, match="is not an address of a Ray cluster; give HOST:PORT"):
         host_and_port(address)
 
 

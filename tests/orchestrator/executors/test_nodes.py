@@ -55,8 +55,8 @@ def test_nodes_that_have_everything_pass_and_leave_nothing_in_the_store(store: S
 
 def test_other_code_or_versions_are_refused_with_the_node_and_the_remedy(store: Store) -> None:
     said = refusal(store, ask_each(lambda _, asked: replace(asked, identity={**asked.identity, "torch": "1.0"})))
-    assert said.startswith("node one (10.0.0.1) has other code: torch ")
-    assert "(here 1.0); install there what is installed here" in said
+    assert said.startswith("node one (10.0.0.1) has different code: torch ")
+    assert "(here 1.0); install the same versions there" in said
     assert said.endswith("(and 1 more of 2 nodes)")
     assert set() == store.states()
 
@@ -64,7 +64,7 @@ def test_other_code_or_versions_are_refused_with_the_node_and_the_remedy(store: 
 def test_a_node_that_sees_another_store_is_refused(store: Store, tmp_path: Path) -> None:
     other = open_store(tmp_path / "other").location
     said = refusal(store, ask_each(lambda node, asked: replace(asked, store=other) if node == "bb" else asked))
-    assert f"node two (10.0.0.2) sees another store at {other}" in said
+    assert f"node two (10.0.0.2) has a different store at {other}" in said
 
 
 def test_a_node_that_finds_no_store_is_refused(store: Store, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_node_whose_data_are_absent_or_others_is_refused(store: Store) -> None
 def test_a_node_that_does_not_answer_or_whose_answer_is_not_found_is_refused(store: Store) -> None:
     everyone = ask_each()
     assert "node two (10.0.0.2) did not answer" in refusal(store, lambda question: {"aa": everyone(question)["aa"]})
-    assert "does not find there" in refusal(store, lambda _: dict.fromkeys(NAMES, ""))
+    assert "cannot find there" in refusal(store, lambda _: dict.fromkeys(NAMES, ""))
 
 
 def test_a_node_that_went_away_is_no_problem(store: Store) -> None:
@@ -107,7 +107,7 @@ def test_the_nodes_of_a_real_cluster_are_asked(ray_cluster: Any, store: Store, m
     open_executor(ray_cluster.address, store, data=lambda: (DIGITS,)).close()
     assert set() == store.states()
     monkeypatch.setattr(nodes, "identity", lambda: {"engram's source": "another"})
-    with pytest.raises(ClusterError, match=r"node .* has other code: engram's source \w{12} \(here another\)"):
+    with pytest.raises(ClusterError, match=r"node .* has different code: engram's source \w{12} \(here another\)"):
         open_executor(ray_cluster.address, store)
 
 

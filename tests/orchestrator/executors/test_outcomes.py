@@ -396,7 +396,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_serves(tmp_path: Pat
 
     store = Torn(tmp_path / "store", True)
     call = Call(1, "toys", (item(1, Asked(1), task="link", before=(key(7), key(8), key(9))),))
-    told = f"the state is torn; {key(1)[:12]} goes on from an earlier one, or starts anew"
+    told = f"the state is torn; {key(1)[:12]} continues from an earlier one, or starts again"
     assert (told,) == perform(call, store).messages
     assert given(store, 1) == [b"far"]
 

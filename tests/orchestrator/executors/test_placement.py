@@ -160,7 +160,10 @@ def test_a_job_that_takes_several_gpus_sees_them_all_and_one_that_takes_more_tha
     executor.submit(replace(call("visible_gpus", 1), gpus=2.0))
     assert [Done] == [type(each) for each in outcomes(drain(executor, 1))]
     assert store.read(key_of(1)).to_pylist() == [{"seen": "0,1", "told": 2}]
-    with pytest.raises(ClusterError, match=r"gpus_per_job is 3, and no machine of the cluster .* has more than 2 GPUs"):
+    with pytest.raises(
+        ClusterError,
+        match=r"gpus_per_job is 3; it must be at most 2, the largest number of GPUs of a machine of the cluster",
+    ):
         executor.submit(replace(call("visible_gpus", 2), gpus=3.0))
 
 

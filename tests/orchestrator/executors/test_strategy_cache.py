@@ -93,7 +93,7 @@ def test_a_damaged_choice_is_set_aside_and_made_anew(folder: Store) -> None:
         assert {"way": number} == strategy_cache.choice_settler(folder, "toys-1")(NAME, never)
     aside = sorted((place / "quarantine").glob("*.json"))
     assert [each.read_bytes() for each in aside][:3] == [b"", b"{torn", b"[]"]
-    assert "its digest is not that of its content" in aside[3].with_suffix(".txt").read_text()
+    assert "its digest does not match its content" in aside[3].with_suffix(".txt").read_text()
 
 
 def test_a_damaged_choice_in_a_bucket_is_set_aside_too(s3: Server) -> None:

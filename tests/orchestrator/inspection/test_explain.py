@@ -81,7 +81,9 @@ def test_a_key_is_named_by_its_beginning(store: Store) -> None:
 def test_several_keys_of_one_beginning_are_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     run(store, parts=2)
     monkeypatch.setattr(type(store), "keys", lambda self: {"abcd" + "0" * 60, "abcd" + "1" * 60})
-    with pytest.raises(SpecError, match="2 keys begin with abcd: abcd000000000000, abcd111111111111; give more of it"):
+    with pytest.raises(
+        SpecError, match="2 keys begin with abcd: abcd000000000000, abcd111111111111; give more characters"
+    ):
         explain.resolve_key(store, "abcd")
 
 

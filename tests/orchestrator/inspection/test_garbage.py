@@ -65,7 +65,7 @@ def test_nothing_is_garbage_while_a_run_cannot_be_read(engram: Here) -> None:
     plan = engram.folder / "engram-store" / "runs" / run / "plan.json"
     plan.write_bytes(plan.read_bytes()[:-9])
     said = engram("gc", "--delete", code=1).stderr
-    assert f"what {run} needs is not known, so nothing is garbage for now" in said
+    assert f"run {run} cannot be read, so the files it needs are unknown" in said
     assert len(engram.results()) == 4
 
 

@@ -99,7 +99,7 @@ def test_where_no_browser_is_found_one_line_says_so(engram: Here, tmp_path: Path
     (tmp_path / "bin").mkdir()
     engram.env["PATH"] = str(tmp_path / "bin")
     said = engram("report", "--pdf", code=1)
-    assert said.stderr.startswith("engram: no browser that prints is found on PATH (looked for chromium, ")
+    assert said.stderr.startswith("engram: no browser that can print was found on PATH (chromium, ")
     assert said.stderr.count("\n") == 1
     assert len(list(tmp_path.glob("engram-store/runs/*/report.html"))) == 1  # the page is there all the same
 
@@ -107,9 +107,9 @@ def test_where_no_browser_is_found_one_line_says_so(engram: Here, tmp_path: Path
 @pytest.mark.parametrize(
     ("script", "line"),
     [
-        (None, "ENGRAM_BROWSER is {}: there is no such program"),
+        (None, "ENGRAM_BROWSER is {}; it must be a program on this machine"),
         ("echo first >&2; echo 'it is broken' >&2; exit 3", "(exit code 3): it is broken"),
-        ("exit 0", "(exit code 0): no word why"),
+        ("exit 0", "(exit code 0): no message"),
     ],
 )
 def test_a_browser_that_does_not_print_is_one_line(engram: Here, tmp_path: Path, script: str | None, line: str) -> None:

@@ -25,7 +25,7 @@ def test_an_audit_without_pictures_says_so(tmp_path: Path, monkeypatch: pytest.M
     found = audits.find("toys")
     silent = replace(found, audit=replace(found.audit, handout=None))
     monkeypatch.setattr("orchestrator.inspection.probes.find", lambda name: silent)
-    with pytest.raises(SpecError, match="toys has no pictures to hand out"):
+    with pytest.raises(SpecError, match="toys has no probes"):
         hand_out(Spec("toys"), tmp_path / "handed")
     assert not list(tmp_path.iterdir())
 

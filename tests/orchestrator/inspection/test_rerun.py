@@ -52,7 +52,7 @@ def test_what_is_not_stored_is_computed_and_compared_with_nothing(store: Store, 
 
 def test_a_job_whose_input_is_gone_is_refused(store: Store, tmp_path: Path) -> None:
     (total,) = keys(store, "toys.total", parts=2, trouble="raise", at=0, folder=str(tmp_path))
-    with pytest.raises(EngramError, match=r"an input of .* is not there: .*; resume its run first"):
+    with pytest.raises(EngramError, match=r"an input of .* is missing: .*; resume its run first"):
         rerun(store, total)
 
 

@@ -38,12 +38,12 @@ def page(engram: Here) -> Path:
 
 def test_a_signed_page_is_vouched_for_by_its_key_alone(engram: Here, page: Path, key: Path, tmp_path: Path) -> None:
     public = f"{key}.pub"
-    assert "there is no signature" in engram("verify", str(page), "--key", public, code=1).stdout
+    assert "the signature report.html.sig is missing" in engram("verify", str(page), "--key", public, code=1).stdout
     assert f"{page}.sig\n" == engram("sign", str(page), "--key", str(key)).stdout
     (first, *_) = engram.json("verify", str(page), "--key", public)["checks"]
     assert (first["what"], first["name"], first["state"]) == ("signature", "report.html.sig", "agrees")
     other = made_key(tmp_path / "other", "ecdsa")
-    assert "not by this key" in engram("verify", str(page), "--key", f"{other}.pub", code=1).stdout
+    assert "another key made it" in engram("verify", str(page), "--key", f"{other}.pub", code=1).stdout
     engram("sign", str(page), "--key", str(other))  # signed anew
     assert "signature report.html.sig: by" in engram("verify", str(page), "--key", f"{other}.pub").stdout
     page.write_bytes(page.read_bytes().replace(b"toys", b"tops", 1))
@@ -90,4 +90,4 @@ def test_only_a_public_key_verifies(engram: Here, page: Path, key: Path) -> None
         "is a private key; to verify, give the public one"
         in engram("verify", str(page), "--key", str(key), code=2).stderr
     )
-    assert "is no public key of SSH" in engram("verify", str(page), "--key", str(page), code=2).stderr
+    assert "is not an SSH public key" in engram("verify", str(page), "--key", str(page), code=2).stderr

@@ -61,7 +61,7 @@ def test_what_is_stored_takes_no_time_and_of_what_is_like_nothing_the_rest_is_th
     assert (("toys.part",), (some.here.low, None)) == (some.unknown, some.bounds)
     assert (
         describe_price(some, 2)
-        == "at least 6 s on 2 workers: nothing like toys.part has run here, or for the reference"
+        == "at least 6 s on 2 workers: no timing for toys.part in this store or in the reference"
     )
     assert "unknown: nothing like toys.part, toys.total" in describe_price(price_plan(plan, list(plan.jobs), {}, 2), 2)
 
@@ -153,7 +153,7 @@ def test_a_price_is_told_with_its_bounds_in_one_unit() -> None:
         assert describe_price(Price(span), 1) == f"{bounds}, on 1 worker"
     between_both = Price(Span(60.0, 30.0, 90.0), ("mine.train",), (30.0, 3510.0))
     assert describe_price(between_both, 2).startswith(
-        "from 1 min to 1 h on 2 workers: nothing like mine.train has run here"
+        "from 1 min to 1 h on 2 workers: no timing for mine.train in this store"
     )
 
 

@@ -100,7 +100,7 @@ def test_a_damaged_run_file_stops_its_own_run_in_one_line_and_no_other(
     said = {engram(*command, code=1).stderr for command in (RUN, ("status", hurt), ("resume", hurt))}
     (line,) = said
     assert line.startswith(f"engram: cannot read {path}: ")
-    assert line.endswith("start the run anew, which finds its results as they are\n")
+    assert line.endswith("start the run again, which reuses the stored results\n")
     assert (1, text) == (line.count("\n"), path.read_text())
     assert line == engram("runs").stderr
     assert {hurt: "unreadable", other: "finished"} == states(engram)
@@ -278,7 +278,7 @@ def test_cells_of_several_specifications_or_of_none_keep_nothing_of_one() -> Non
 )
 def test_what_is_no_specification_is_damage(tmp_path: Path, asked: object) -> None:
     (tmp_path / "run.json").write_text(json.dumps({"audit": "toys", "config": {}, "asked": asked}))
-    with pytest.raises(StoreError, match="'asked' has another form"):
+    with pytest.raises(StoreError, match="'asked' has a wrong form"):
         Journal(tmp_path).about()
 
 

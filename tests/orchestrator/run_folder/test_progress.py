@@ -161,14 +161,14 @@ def test_the_phase_is_the_step_before_the_jobs_then_the_trainings_then_the_measu
         done(),
         done(),
         done("a.summary"),
-        {"event": "step", "step": "checking what is stored"},
+        {"event": "step", "step": "checking stored results"},
         {"event": "finished", "run": "a-1"},
         {"event": "step", "step": "writing the report"},
     ):
         tally.take(event)
         phases.append(tally.phase)
     assert phases[:6] == ["reading data", "planning", "planning", "starting Ray", "training 2/4", "training 3/4"]
-    assert ["measures", "measures", *["checking what is stored"] * 2, "writing the report"] == phases[6:]
+    assert ["measures", "measures", *["checking stored results"] * 2, "writing the report"] == phases[6:]
 
 
 def test_the_times_of_the_events_count_and_not_when_they_are_read() -> None:

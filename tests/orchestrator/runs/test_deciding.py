@@ -149,7 +149,7 @@ def test_results_that_are_damaged_as_soon_as_they_are_written_pause_a_run_after_
     monkeypatch.setattr(Driver, "drive", drive_and_damage)
     report = run(store)
     assert (report.state, report.exit_code, driven) == ("paused", 1, [True] * 3)
-    assert report.note == "results are damaged again and again after they were written; check the disk"
+    assert report.note == "results are repeatedly damaged after being written; check the disk"
 
 
 def test_a_run_that_is_stopped_between_two_rounds_is_interrupted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_more_pairs_go_on_from_the_first_ones_and_may_decide(store: Store, tmp_p
     assert {1} == set(computed(tmp_path).values())
     with pytest.raises(SpecError, match="most is 5; it must be above 5"):
         with_more_pairs(journal, 5)
-    with pytest.raises(SpecError, match="it must have begun with --until decided"):
+    with pytest.raises(SpecError, match="this run was not started with --until decided"):
         with_more_pairs(Journal(Path(store.location) / "runs" / run(store, replace(ASKED, level=0.0)).run), 20)
 
 
@@ -193,7 +193,7 @@ def test_a_sweep_ends_each_of_its_cells_by_itself(store: Store) -> None:
     report = start(cells, store, HERE)
     assert [each.state for each in report.cells] == ["decided", "finished"]
     assert (report.state, report.exit_code) == ("decided", 0)
-    with pytest.raises(SpecError, match="has several runs; name the one that is to go on"):
+    with pytest.raises(SpecError, match="has several runs; name the run to continue"):
         with_more_pairs(Journal(Path(store.location) / "runs" / report.run), 20)
 
 

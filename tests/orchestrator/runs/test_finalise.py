@@ -135,9 +135,9 @@ def test_a_page_that_was_never_drawn_is_drawn_though_nothing_was_computed(
 def test_the_report_says_where_each_run_is_tracked_and_what_could_not_be_delivered(
     session: Session, told: list[str]
 ) -> None:
-    delivery = Delivered(["not tracked in full"], {"one": "http://host/one", "both": "http://host/both"})
+    delivery = Delivered(["not fully tracked"], {"one": "http://host/one", "both": "http://host/both"})
     found = follow(session, replace(ended("both"), cells=(ended("one"), ended("two"))), delivery)
-    assert told == ["not tracked in full"]
+    assert told == ["not fully tracked"]
     assert (found.mlflow, [cell.mlflow for cell in found.cells]) == ("http://host/both", ["http://host/one", None])
 
 
@@ -170,7 +170,7 @@ def test_a_folder_that_cannot_be_shared_is_told_and_the_run_has_ended_as_it_has(
 
     monkeypatch.setattr(session, "share", share)
     assert follow(session, ended("one")).state == "finished"
-    assert (shared, told) == ([True], ["what is noted of the run stays on this machine for now: the bucket is away"])
+    assert (shared, told) == ([True], ["the run's folder was not copied to the store yet: the bucket is away"])
 
 
 def test_without_mlflow_a_line_says_that_nothing_is_tracked_and_off_says_nothing(

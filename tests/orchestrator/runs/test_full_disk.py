@@ -55,7 +55,7 @@ def test_a_damaged_result_that_a_full_disk_keeps_in_its_place_counts_in_neither_
 
     def fill(event: Mapping[str, Any]) -> None:
         """Damage a result as it is checked, when there is no room for a lock to set it aside with."""
-        if event.get("step") == "checking what is stored" and not (disk / "filling").exists():
+        if event.get("step") == "checking stored results" and not (disk / "filling").exists():
             path = sorted(disk.glob("store/results/*/*.arrow"))[0]
             path.write_bytes(path.read_bytes()[:-100] + bytes(100))
             (disk / "filling").mkdir()

@@ -334,7 +334,9 @@ def test_run_with_keys_of_another_format_is_not_resumed(store: Store, is_complet
     (folder / recorded_plan.FILE).unlink(missing_ok=True)
     if not is_complete:
         next(Path(store.location).glob("results/*/*.arrow")).unlink()
-    with pytest.raises(EngramError, match=f"run {report.run} was planned by another version of Engram, whose keys"):
+    with pytest.raises(
+        EngramError, match=f"run {report.run} was planned by a version of Engram with another key format"
+    ):
         resume(report.run, store, HERE)
 
 

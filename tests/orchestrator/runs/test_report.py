@@ -280,5 +280,5 @@ def test_a_result_that_came_out_differently_is_told_with_where_it_lies(
     assert len(list((Path(store.location) / "conflicts").glob("*.arrow"))) == 1
     assert verdict.display(report, store.location, json=True) == 0
     said = capsys.readouterr().err
-    assert "1 result came out differently when computed once more" in said
+    assert "1 result differed when computed again" in said
     assert f"{store.location}/conflicts" in said

@@ -73,10 +73,10 @@ def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "whose"), [("random", "Python's own"), ("numpy", r"installed already \(.*numpy/__init__\.py\)")]
+    ("name", "whose"), [("random", "a module of Python"), ("numpy", r"an installed module \(.*numpy/__init__\.py\)")]
 )
 def test_a_package_is_not_named_as_another_module_is(tmp_path: Path, name: str, whose: str) -> None:
-    with pytest.raises(SpecError, match=f"NAME is '{name}', a module .*{whose}.*; give another name"):
+    with pytest.raises(SpecError, match=f"NAME is '{name}', {whose}.*; give another name"):
         new_audit(name, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -95,10 +95,10 @@ def test_where_pytest_is_not_installed_it_comes_first(tmp_path: Path, monkeypatc
 
 
 def test_a_name_that_is_taken_and_a_file_that_is_there_are_left_alone(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="there is an audit 'density' already"):
+    with pytest.raises(SpecError, match="an audit 'density' exists"):
         new_audit("density", tmp_path)
     (tmp_path / "word_gap.py").write_text("mine")
-    with pytest.raises(SpecError, match=r"word_gap\.py is there already"):
+    with pytest.raises(SpecError, match=r"word_gap\.py exists"):
         new_audit("word_gap", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["word_gap.py"]
     (tmp_path / "file").write_text("")

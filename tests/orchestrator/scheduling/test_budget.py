@@ -24,13 +24,13 @@ def test_calls_use_the_share_of_a_gpu_that_they_hold_and_others_a_processor() ->
     assert (budget.gpu_hours, budget.cpu_hours, budget.cost) == (0.5, 1.0, 1.5)
     assert budget.spent is None
     budget.charge([call(1.0)], 1800.0)
-    assert budget.spent == "1 GPU hours are used, of at most 1 (--max-gpu-hours)"
+    assert budget.spent == "used 1 GPU hours, limit 1 (--max-gpu-hours)"
 
 
 def test_a_cost_ends_it_and_without_limits_nothing_does() -> None:
     budget = Budget(Execution(max_cost=1.0, prices=Prices(cpu=0.5, currency="EUR")))
     budget.charge([call(0.0)], 2 * 3600.0)
-    assert budget.spent == "1 EUR are spent, of at most 1 EUR (--max-cost)"
+    assert budget.spent == "spent 1 EUR, limit 1 EUR (--max-cost)"
     unlimited = Budget(Execution())
     unlimited.charge([call(1.0)], 1e9)
     assert (unlimited.limited, unlimited.spent) == (False, None)
@@ -39,13 +39,13 @@ def test_a_cost_ends_it_and_without_limits_nothing_does() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "holds no prices"),
+        ("", "contains no prices"),
         ("gpu: -1", "gpu is -1.0; it must be 0 or more"),
         ("gpu: .inf", "prices.yaml: gpu"),
-        ("gpu: 0", "nothing has a price"),
-        ("gpus: 2", "unknown key 'gpus'; there are gpu, cpu, currency; did you mean 'gpu'?"),
+        ("gpu: 0", "no price is given"),
+        ("gpus: 2", "unknown key 'gpus'; the keys are gpu, cpu, currency; did you mean 'gpu'?"),
         ("gpu: many", "gpu is 'many'"),
-        ("[1]", "holds no prices"),
+        ("[1]", "contains no prices"),
     ],
 )
 def test_prices_that_are_none_are_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -61,7 +61,7 @@ def test_a_run_that_has_spent_its_money_stops_in_good_order_and_goes_on(tmp_path
     budget = ("--max-cost", "0.5", "--prices", "prices.yaml")
     fields = ("toys", "parts=4", "seconds=0.3", f"folder={tmp_path}", "--address", "none", "--together", "1")
     ended = here("run", *fields, *budget, code=130)
-    assert " EUR are spent, of at most 0.5 EUR (--max-cost)" in ended.stderr
+    assert " EUR, limit 0.5 EUR (--max-cost)" in ended.stderr
     first = (tmp_path / "computed.log").read_text().split()
     assert 1 <= len(first) < 4
     here("run", *fields)
@@ -71,8 +71,8 @@ def test_a_run_that_has_spent_its_money_stops_in_good_order_and_goes_on(tmp_path
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--max-cost", "5"), "max_cost and prices go together"),
-        (("--prices", "absent.yaml", "--max-cost", "5"), "there is no file absent.yaml"),
+        (("--max-cost", "5"), "max_cost and prices must be given together"),
+        (("--prices", "absent.yaml", "--max-cost", "5"), "file absent.yaml does not exist"),
         (("--max-gpu-hours", "0"), "max_gpu_hours is 0.0; it must be above 0"),
         (("--max-gpu-hours", "nan"), "max_gpu_hours"),
     ],

@@ -119,7 +119,7 @@ def test_a_call_is_ended_after_a_time_that_is_given_learnt_or_priced(
     driver.drive(Plan.from_roots(toys.plan(toys.Config(parts=3, seconds=0.001))), set())
     assert set(driver.progress.computed) == store.keys()
     told = dict.fromkeys(why for task, why, _ in executor.asked if task == "toys.part")
-    assert list(told) == [f"it was ended after {limit}, which is all that it may take" for limit in limits]
+    assert list(told) == [f"it was ended after {limit}, its time limit" for limit in limits]
 
 
 def test_an_interrupt_waits_for_a_job_of_this_process_no_longer_than_the_grace(
@@ -136,7 +136,7 @@ def test_an_interrupt_waits_for_a_job_of_this_process_no_longer_than_the_grace(
     events: list[Mapping[str, Any]] = []
     report = run(store, events, trouble="wait", at=0, folder=str(tmp_path))  # nobody ever lets it go
     assert (report.state, report.exit_code, report.jobs["done"]) == ("interrupted", 130, 0)
-    assert "stopping: nothing more is begun, 1 running call may take" in told(events)[0]
+    assert "stopping: no new job is started, 1 running call may take" in told(events)[0]
     (tmp_path / "go").touch()
     assert run(store, [], trouble="wait", at=0, folder=str(tmp_path)).state == "finished"
 
@@ -156,8 +156,8 @@ def test_jobs_that_a_run_shares_with_one_that_does_nothing_are_computed_here_and
     assert (report.state, report.jobs["done"]) == ("finished", 8)
     who = f"process {os.getpid()} on "
     waits, *_, gives_up = told(events)
-    assert waits.startswith(f"waiting for toys-hung ({who}")
-    assert "6 jobs) for " in waits
+    assert f" for toys-hung ({who}" in waits
+    assert "6 jobs), which compute" in waits
     assert gives_up.startswith(f"toys-hung ({who}")
-    assert " has done nothing for " in gives_up
-    assert "; the 6 jobs that it shares with this run are computed here" in gives_up
+    assert " has made no progress for " in gives_up
+    assert "; computing the 6 jobs that it shares with this run" in gives_up

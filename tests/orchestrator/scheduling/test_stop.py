@@ -23,7 +23,7 @@ def test_the_first_signal_asks_and_is_acknowledged_and_the_second_ends(number: s
     with stop.handle_signals(said.put):
         os.kill(os.getpid(), number)
         assert said.get(timeout=HANGING) == (
-            "stopping: nothing more is begun, 2 running calls may take 10 s to end; Ctrl-C again to stop at once"
+            "stopping: no new job is started, 2 running calls may take 10 s to end; Ctrl-C again to stop at once"
         )
         assert number.name == stop.reason
         with pytest.raises(KeyboardInterrupt):
@@ -52,7 +52,7 @@ def test_a_signal_is_acknowledged_although_the_main_thread_does_not_come_back_fr
         library.pthread_mutex_lock(mutex)  # which no signal interrupts
         library.pthread_mutex_unlock(mutex)
     other.join()
-    assert heard[0].startswith("stopping: nothing more is begun")
+    assert heard[0].startswith("stopping: no new job is started")
     assert stop.reason == "SIGINT"
 
 

@@ -79,8 +79,8 @@ def test_whom_a_run_waits_for_is_said_once_and_then_after_longer_and_longer_whil
         if len(lines) > before:
             told.append(second)
     assert lines[0].startswith(
-        "waiting for toys-1 (process 77 on another; 2 jobs) for 10 s, to compute what this run needs, too; "
-        "one that does nothing for 10 min is waited for no longer"
+        "waiting for 10 s for toys-1 (process 77 on another; 2 jobs), which compute jobs that this run also needs; "
+        "after 10 min without progress, this run computes them itself"
     )
     apart = [after - before for before, after in zip([0, *told], told, strict=False)]
     assert told[0] == ELSEWHERE
@@ -102,9 +102,9 @@ def test_calls_of_which_nothing_comes_back_are_named(waiting: Waiting, lines: li
     for second in range(int(HERE) + 2):
         waiting.report_running(float(second), [(old, second + 0.0), (new, 1.0)], lambda call: 3600.0)
     assert lines == [
-        "nothing has come back for 5 min; 2 calls running, the oldest for 5 min: toys.part 12ab; "
-        "no job like it has ended yet, so it is ended and sent again after 1 h; "
-        "`--timeout` (10m, say) sets a shorter limit"
+        "no call has returned for 5 min; 2 calls running, the oldest for 5 min: toys.part 12ab; "
+        "no similar job has ended yet, so it is ended and sent again after 1 h; "
+        "set a shorter limit with `--timeout`, such as 10m"
     ]
 
 
@@ -118,7 +118,7 @@ def test_what_a_run_that_does_nothing_shares_is_computed_here_until_it_goes_on(
     assert {"a", "b"} == left(PATIENCE + 1, longest=3600.0)  # its jobs may take that long
     assert [set(), set()] == [left(PATIENCE + 1), left(PATIENCE + 2)]
     assert lines == [
-        "toys-1 (process 77 on another) has done nothing for 10 min 1 s; "
-        "the 2 jobs that it shares with this run are computed here"
+        "toys-1 (process 77 on another) has made no progress for 10 min 1 s; "
+        "computing the 2 jobs that it shares with this run"
     ]
     assert {"a", "b"} == left(0.0)

@@ -41,9 +41,9 @@ def answered(word: str) -> SearchAnswer:
     ("word", "step"),
     [
         (RECOMMENDED, "Train with rate=0.02; then audit the model that you will use"),
-        (NOT_SHOWN, "neither is it shown that the winner memorises as much"),
+        (NOT_SHOWN, "The winner may still memorise less"),
         (NOT_USEFUL, "engram search --resume tunable-search-1 --trials 48"),
-        (NONE, "with other fields by --over"),
+        (NONE, "vary other fields with --over"),
     ],
 )
 def test_each_answer_says_what_to_do_and_what_it_means(objectives: Objectives, word: str, step: str) -> None:
@@ -64,7 +64,11 @@ def test_each_answer_says_what_to_do_and_what_it_means(objectives: Objectives, w
 
 def test_it_asks_in_plain_words_what_is_measured_and_how_much_may_be_given_up(objectives: Objectives) -> None:
     said = recommendation.question_text(search(answered(NONE), give_up=0.1), objectives)
-    for words in ("24 trainings that differ in rate and wide", "memory (lower is better)", "at most 10 points"):
+    for words in (
+        "24 trainings with different rate and wide",
+        "memory (lower is better)",
+        "loss of utility is 10 points",
+    ):
         assert words in said
 
 
@@ -72,7 +76,7 @@ def test_a_search_that_goes_on_says_how_and_one_without_an_answer_certifies_noth
     whole = search(answered(RECOMMENDED))
     told = recommendation.certificate(replace(whole, trials=whole.trials[:5]), objectives)
     assert told is not None
-    assert told.steps == ("Go on with the search, which is not finished: engram search --resume tunable-search-1.",)
+    assert told.steps == ("Continue the search, which is not finished: engram search --resume tunable-search-1.",)
     assert recommendation.certificate(replace(whole, answer=None), objectives) is None
 
 

@@ -79,7 +79,7 @@ def test_what_costs_more_than_was_to_be_given_up_is_not_recommended(objectives: 
 def test_where_nothing_remembers_less_nothing_is_recommended(objectives: Objectives) -> None:
     found = answer(objectives, trial(0, 1, 0.9), trial(2, 2, 0.9), trial(3, 0.5, 0.5))
     assert (found.answer, found.winner) == (NONE, None)
-    assert "None of 2 trials remembers less" in found.sentence
+    assert "None of 2 trials memorises less" in found.sentence
     assert answer(objectives).answer == NONE
 
 

@@ -73,7 +73,7 @@ def test_a_value_is_brought_to_its_declared_type(value: object, to: object, expe
         (3, str, "field is 3; it must be text"),
         ("mlp2", Literal["mlp1", "cnn1"], "field is 'mlp2'; allowed: mlp1, cnn1; did you mean 'mlp1'?"),
         ("{size: ", Inner, "field is '{size: '; write it as {name: value, ...}"),
-        ({"siz": 1}, Inner, "unknown field field.siz: it has size; did you mean 'size'?"),
+        ({"siz": 1}, Inner, "unknown field field.siz: field has size; did you mean 'size'?"),
     ],
 )
 def test_a_value_of_another_type_is_refused_in_words(value: object, to: object, says: str) -> None:
@@ -147,9 +147,12 @@ def test_one_of_several_kinds_is_made_of_text_or_of_its_fields(changes: dict[str
         ({"feature": "word:AB"}, "letter from A to Z, or begin with words: or picture:; did you mean 'words:'?"),
         ({"feature": "words:"}, "feature is 'words:': words is ''; it must be one line, without spaces at its ends"),
         ({"feature": "picture:"}, "feature is 'picture:': the path of a file is empty"),
-        ({"feature": {"words": "AB", "siz": 3}}, "unknown field feature.siz: it has words, font, size, top, left, ink"),
+        (
+            {"feature": {"words": "AB", "siz": 3}},
+            "unknown field feature.siz: feature has words, font, size, top, left, ink",
+        ),
         ({"feature": {"words": "AB", "size": 3}}, "feature: size is 3; it must be at least 4"),
-        ({"feature": {"font": "a.ttf"}}, "feature.words is missing; font alone is given"),
+        ({"feature": {"font": "a.ttf"}}, "feature.words is missing; only font is given"),
         ({"feature": {"size": 7}}, "feature: size is 7; it must be a multiple of 5"),
         ({"feature.font": "a.ttf"}, "unknown field 'feature.font': Glyph has kind, text, size, top, left, seed"),
         (

@@ -51,14 +51,14 @@ def test_a_part_without_content_says_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "holds nothing; it must be a mapping with audit, preset, set, sweep, execution"),
-        ("- audit: toys", "holds a list"),
-        ("toys", "holds a str"),
+        ("", "contains nothing; it must be a mapping with audit, preset, set, sweep, execution"),
+        ("- audit: toys", "contains a list"),
+        ("toys", "contains a str"),
         ("preset: few", "'audit' is missing"),
         ("audit: 3", "audit is 3; it must be text"),
         (
             "audit: toys\nsweeps: {}",
-            "unknown key 'sweeps'; there are audit, preset, set, sweep, execution, search; did you",
+            "unknown key 'sweeps'; the keys are audit, preset, set, sweep, execution, search; did you",
         ),
         ("audit: toys\nexecution: {adress: none}", "unknown key 'execution.adress'"),
         ("audit: toys\nexecution: {tolerate: x}", "execution.tolerate is 'x'; it must be a whole number"),
@@ -77,22 +77,22 @@ def test_a_part_without_content_says_nothing(tmp_path: Path) -> None:
         ("audit: toys\nexecution: 3", "execution is 3; it must be a mapping, as in execution: {name: value}"),
         ("audit: toys\npreset: {few: 1}", "preset is {'few': 1}; it must be text"),
         ("audit: toys\nset: {3: x}", "set has the key 3; it must be text"),
-        ("audit: toys\n3: x", "unknown key '3'; there are audit"),
+        ("audit: toys\n3: x", "unknown key '3'; the keys are audit"),
         ("audit: toys\nset: [1]", "set is [1]; it must be a mapping"),
         ("audit: toys\nsweep: {parts: 3}", "sweep.parts is 3; it must be a list of values"),
         ("audit: toys\nsweep: {parts: []}", "sweep.parts has no values"),
         ("audit: toys\naudit: toys", "line 2, column 1: 'audit' is given twice"),
         ("audit: [toys", "line 1, column 13: expected ',' or ']'"),
-        ("audit: toys\nset: {label: !!timestamp x}", "line 2, column 14: 'x' is no timestamp"),
-        ("audit: toys\nset: {label: 2024-13-45}", "line 2, column 14: '2024-13-45' is no timestamp"),
-        ("audit: toys\nset: {label: !!bool x}", "line 2, column 14: 'x' is no bool"),
-        ("audit: toys\nset: {label: !!int ''}", "line 2, column 14: '' is no int"),
+        ("audit: toys\nset: {label: !!timestamp x}", "line 2, column 14: 'x' is not a valid timestamp"),
+        ("audit: toys\nset: {label: 2024-13-45}", "line 2, column 14: '2024-13-45' is not a valid timestamp"),
+        ("audit: toys\nset: {label: !!bool x}", "line 2, column 14: 'x' is not a valid bool"),
+        ("audit: toys\nset: {label: !!int ''}", "line 2, column 14: '' is not a valid int"),
         ("audit: toys\nset: &a {label: *a}", "line 2, column 17: aliases are not allowed"),
         ("audit: !!python/object/apply:os.system [x]", "could not determine a constructor for the tag"),
         (b"audit: \xff\xfe", "is not YAML: "),
         (b"\x00\x01\x02", "is not YAML: "),
         ("audit: " + "[" * 2000, "is not YAML: it is nested too deeply"),
-        ("#" * 1_000_001, "is larger than 1,000,000 bytes; so much is not read"),
+        ("#" * 1_000_001, "is larger than the limit of 1,000,000 bytes"),
     ],
 )
 def test_what_is_no_specification_is_one_line_that_says_where(tmp_path: Path, text: str | bytes, said: str) -> None:
@@ -106,7 +106,7 @@ def test_a_file_that_is_not_there_or_is_no_file_is_named(tmp_path: Path) -> None
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "folder.yaml").mkdir()
     for name, said in (
-        ("none.yaml", "there is no file"),
+        ("none.yaml", "does not exist"),
         ("pipe.yaml", "a device, a pipe or a socket, not a file"),
         ("folder.yaml", "Is a directory"),
         ("x" * 300 + ".yaml", "File name too long"),

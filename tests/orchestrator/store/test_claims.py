@@ -67,7 +67,7 @@ def test_a_second_driver_is_refused_at_once_and_told_by_whom(bucket: Bucket) -> 
 def test_a_driver_on_another_machine_is_named_and_left_alone(bucket: Bucket) -> None:
     elsewhere(bucket)
     before = bucket.objects("claims")
-    with pytest.raises(Held, match=r"process 77 on other\.cluster, since .*, heard of \d+ s ago"):
+    with pytest.raises(Held, match=r"process 77 on other\.cluster, since .*, last heartbeat \d+ s ago"):
         claims.claim(bucket, RUN)
     assert before == bucket.objects("claims")
 
@@ -107,7 +107,7 @@ def test_a_driver_that_is_dead_or_was_not_heard_of_for_a_minute_is_taken_over(
     stop_clock(bucket, monkeypatch, seconds, {} if beat is None else {token: beat})
     assert ([RUN] if is_living else []) == [*claims.living(bucket)]
     if is_living:
-        with pytest.raises(Held, match="heard of 60 s ago" if driver is OTHER else f"kill {driver['pid']}"):
+        with pytest.raises(Held, match="last heartbeat 60 s ago" if driver is OTHER else f"kill {driver['pid']}"):
             claims.claim(bucket, RUN)
         assert token in bucket.get(NAME).to_pybytes().decode()
     else:
@@ -247,7 +247,7 @@ def test_an_object_that_is_no_claim_counts_for_a_minute(
         at_once.setattr(claims.time, "sleep", pauses.append)
         at_once.setattr(claims.random, "random", lambda: 0.5)
         stop_clock(bucket, at_once, 60.0)
-        with pytest.raises(Held, match="again and again"):
+        with pytest.raises(Held, match="keep claiming"):
             claims.claim(bucket, RUN)
         assert claims.living(bucket) == {}
     assert pytest.approx(pauses) == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]  # six attempts, ever further apart

@@ -273,7 +273,7 @@ def test_any_changed_bit_any_cut_and_another_key_are_seen() -> None:
 def test_a_damaged_state_is_removed_and_that_is_said() -> None:
     store = Removing()
     error = entry.remove_damaged_state(store, STATE_KEY, ValueError("its bytes are odd"))  # type: ignore[arg-type]
-    assert f"state {STATE_KEY} was damaged: its bytes are odd; it is removed" == str(error)
+    assert f"state {STATE_KEY} was damaged: its bytes are odd; it was removed" == str(error)
     assert store.removed == [STATE_KEY]
 
 

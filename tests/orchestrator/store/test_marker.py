@@ -15,7 +15,7 @@ def test_a_new_folder_is_made_a_store_with_a_marker_that_says_its_format(tmp_pat
 
 
 def test_nothing_is_made_where_that_is_not_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"there is no store at .*; a run makes one there"):
+    with pytest.raises(StoreError, match=r"there is no store at .*; run an audit to create one"):
         marker.open_folder(tmp_path, create=False)
     assert os.listdir(tmp_path) == []
 

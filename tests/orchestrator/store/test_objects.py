@@ -33,7 +33,7 @@ def test_a_location_has_one_spelling(s3: Server) -> None:
     for spelt in (PLACE, PLACE + "/", f"S3://{BUCKET}/store//"):
         assert open_store(spelt).location == PLACE
     for bad in ("s3://", "s3://x", f"s3://{BUCKET}/store?region=eu", f"s3://{BUCKET}//store"):
-        assert "is no place in an object store" in refusal(lambda bad=bad: open_store(bad))
+        assert "is not a location in an object store" in refusal(lambda bad=bad: open_store(bad))
 
 
 def test_a_whole_bucket_can_be_a_store(s3: Server) -> None:
@@ -69,7 +69,7 @@ def test_denied_access_is_said_with_what_may_help(s3: Server) -> None:
 def test_a_bucket_that_has_gone_is_no_empty_store(s3: Server) -> None:
     store = open_store(PLACE)
     s3.delete("store/engram-store.json")
-    assert f"the store {PLACE} has gone" in refusal(store.keys)
+    assert f"the store {PLACE} no longer exists" in refusal(store.keys)
 
 
 def test_a_server_that_is_away_is_said_and_a_write_waits_for_it_a_while(
@@ -99,7 +99,7 @@ def test_a_server_that_is_silent_is_given_up(s3: Server, monkeypatch: pytest.Mon
 
 def test_a_region_that_is_another_one_is_said(s3: Server) -> None:
     told = OSError("Error performing GET: Server returned non-2xx status code: 301 Moved Permanently: \n\nDebug source")
-    assert cause(told, "s3") == "it lies in another region; set AWS_REGION"
+    assert cause(told, "s3") == "it is in another region; set AWS_REGION"
 
 
 def test_a_large_result_is_put_and_read_as_any_other(s3: Server) -> None:
@@ -125,7 +125,7 @@ def test_a_server_that_ignores_conditions_is_refused(s3: Server, header: str, mo
     with deaf(s3, header) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         store = ObjectStore(PLACE)
-        assert "it ignores If-None-Match or If-Match" in refusal(lambda: claims.claim(store._bucket, "toys-1"))
+        assert "ignores If-None-Match or If-Match" in refusal(lambda: claims.claim(store._bucket, "toys-1"))
     assert s3.names("store/claims") == []
 
 
@@ -134,7 +134,7 @@ def test_a_server_that_ignores_conditions_is_refused(s3: Server, header: str, mo
     [
         ({"credentials": "[default]\naws_access_key_id=tester\naws_secret_access_key=secret\n"}, ""),
         ({"config": "[profile mine]\nregion=us-east-1\naws_access_key_id=tester\naws_secret_access_key=secret\n"}, ""),
-        ({}, "the profile mine of AWS cannot be used: The config profile (mine) could not be found"),
+        ({}, "the AWS profile mine cannot be used: The config profile (mine) could not be found"),
     ],
 )
 def test_keys_come_from_the_files_of_aws(

@@ -119,7 +119,7 @@ def test_a_run_that_is_driven_in_the_target_is_left_alone(origin: Store, tmp_pat
     target = open_store(tmp_path / "copy")
     copy_store(origin, target)
     origin.replace_file(LOG, b"1\n2\n3\n4\n")
-    driven = f"toys-1 is driven in .* by process {os.getpid()}"
+    driven = f"toys-1 has a driver in .*, process {os.getpid()}"
     with lease.acquire([target.folder("runs", "toys-1")]), pytest.raises(Held, match=driven):
         copy_store(origin, target)
     assert target.read_file(LOG) == b"1\n"
@@ -133,7 +133,7 @@ def test_bytes_that_read_back_otherwise_end_the_copy(
     monkeypatch.setattr(
         LocalStore, "read_file", lambda store, name: read(store, name) + (b"!" if store is target else b"")
     )
-    with pytest.raises(StoreError, match="reads as other bytes than were written"):
+    with pytest.raises(StoreError, match="differs from the bytes written"):
         copy_store(origin, target)
 
 

@@ -77,8 +77,8 @@ def test_the_uploader_gets_its_order_and_the_word_that_ends_it(
     ("then", "problem"),
     [
         (said({"problem": "the disk is full"}), "the disk is full"),
-        ("os._exit(1)", "the process that delivers has died"),
-        (f"{said({'alive': True})}; os._exit(1)", "the process that delivers has died"),
+        ("os._exit(1)", "the delivery process has died"),
+        (f"{said({'alive': True})}; os._exit(1)", "the delivery process has died"),
     ],
 )
 def test_what_could_not_be_delivered_is_told_with_the_command_that_delivers_it(
@@ -87,14 +87,14 @@ def test_what_could_not_be_delivered_is_told_with_the_command_that_delivers_it(
     answering(then)
     (line,) = Delivery(TARGET, store, [run], "toys-sweep").finish(never)
     again = f"engram resume toys-sweep --store {store.location} --mlflow {AT} --experiment wards"
-    assert f"not tracked in full: {problem}; `{again}` delivers what is missing" == line
+    assert f"not fully tracked: {problem}; `{again}` delivers the rest" == line
     assert "secret" not in line
 
 
 def test_who_has_no_time_waits_for_no_answer(store: Store, run: str, answering: Callable[[str], None]) -> None:
     answering("sys.stdin.read()")  # until it is closed, without an answer
     (line,) = Delivery(TARGET, store, [run], None).finish(lambda: True)
-    assert line.startswith("not tracked in full: there was no time; ")
+    assert line.startswith("not fully tracked: the time was over; ")
 
 
 def test_a_server_that_is_silent_is_given_up(
@@ -103,13 +103,13 @@ def test_a_server_that_is_silent_is_given_up(
     answering("sys.stdin.read()")
     monkeypatch.setattr(delivery, "STARTING", 0.0)
     (line,) = Delivery(TARGET, store, [run], None).finish(never)
-    assert line.startswith(f"not tracked in full: {AT} does not answer; ")
+    assert line.startswith(f"not fully tracked: {AT} does not answer; ")
 
 
 def test_a_machine_that_starts_no_process_says_so(store: Store, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     (line,) = Delivery(TARGET, store, [run], None).finish(never)
-    assert line.startswith("not tracked in full: no process could be started for it; ")
+    assert line.startswith("not fully tracked: its process could not be started; ")
 
 
 def test_the_command_leaves_out_what_the_environment_says(

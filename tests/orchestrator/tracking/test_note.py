@@ -71,8 +71,8 @@ def test_a_run_without_an_answer_has_its_numbers(store: Store) -> None:
         QUESTION,
         "| metric | setting | estimate | 95 % interval | n | null | p |\n|---|---|---|---|---|---|---|\n"
         "| sum |  | 3 |  | 3 parts |  |  |",
-        "All of its jobs are done.",
-        f"In the store's folder, `engram results {journal.run} summary` prints the numbers.",
+        "All jobs are done.",
+        f"To print the numbers, run `engram results {journal.run} summary` in the folder of the store.",
     ] == note.run_note(journal, store, "finished").split("\n\n")
 
 
@@ -81,12 +81,12 @@ def test_a_run_without_an_answer_has_its_numbers(store: Store) -> None:
     [
         (
             "running",
-            "It is running.",
-            "`engram status RUN --watch` follows it, and so does the live page of `engram ui`.",
+            "The run is in progress.",
+            "use `engram status RUN --watch` or the live page of `engram ui`.",
         ),
-        ("failed", "Some of its jobs failed.", "`engram resume RUN` tries them again."),
-        ("interrupted", "It was interrupted.", "`engram resume RUN` goes on."),
-        ("paused", "It has paused.", "`engram resume RUN` goes on."),
+        ("failed", "Some jobs failed.", "`engram resume RUN` repeats the failed jobs."),
+        ("interrupted", "The run was interrupted.", "`engram resume RUN` continues the run."),
+        ("paused", "The run has paused.", "`engram resume RUN` continues the run."),
     ],
 )
 def test_every_state_says_how_to_go_on(store: Store, state: str, says: str, goes_on: str) -> None:
@@ -100,14 +100,14 @@ def test_a_decided_run_says_after_how_many_pairs_and_a_sweep_of_some_that_it_is(
     told = note.run_note(ran(store, spec), store, "decided").split("\n\n")[-2]
     assert told.startswith("Decided after 6 of at most 12 pairs of trainings, at an error rate of 0.05; the other")
     sweep = ran(store, replace(spec, set={"parts": "12", "level": "0.05"}, sweep={"first": ["20", "150"]}))
-    assert "It was decided before its plan's end" in note.run_note(sweep, store, "decided")
+    assert "The run was decided early" in note.run_note(sweep, store, "decided")
 
 
 def test_a_page_is_pointed_out_once_it_is_there(store: Store) -> None:
     journal = ran(store, Spec("toys", "few", {"parts": "2"}))
     assert "report.html" not in note.run_note(journal, store, "finished")
     (journal.folder / pages.PAGE).touch()
-    assert "The whole account is `report.html` under *Artifacts*; " in note.run_note(journal, store, "finished")
+    assert "The full report is `report.html` under *Artifacts*. " in note.run_note(journal, store, "finished")
 
 
 def test_a_sweep_has_a_line_for_each_cell_named_by_what_tells_it_apart(store: Store) -> None:

@@ -227,7 +227,7 @@ def test_a_run_that_is_delivered_resumes_without_mlflow_and_any_other_goes_on_wi
     assert report["mlflow"] == json.loads(done.stdout)["mlflow"]
     assert "tracked" not in done.stderr
     done = broken(*TOYS, "--preset", "few", "--json")
-    assert done.stderr.count("not tracked in full") == 1
+    assert done.stderr.count("not fully tracked") == 1
     assert json.loads(done.stdout)["mlflow"] is None
 
 
@@ -249,7 +249,7 @@ def test_a_failed_run_is_marked_so_and_off_is_silent(tmp_path: Path, begun: Copi
     done = engram("resume", "--address", "none")
     assert done.stderr.count("has been deleted in MLflow") == 1
     done = engram(*TOYS, "--preset", "few", "--mlflow", "carrier-pigeon://roof")
-    assert done.stderr.count("not tracked in full") == 1
+    assert done.stderr.count("not fully tracked") == 1
 
 
 @pytest.mark.slow
@@ -291,7 +291,7 @@ def test_a_server_that_goes_in_mid_run_delays_no_job_and_gets_all_later(
     engram.go()
     said = run.communicate(timeout=HANGING)[1]  # it has ended while the server was away
     assert run.returncode == 0, said
-    assert said.count("not tracked in full") == 1
+    assert said.count("not fully tracked") == 1
     (log,) = receipts.glob("*/events.jsonl")
     if fault is signal.SIGKILL:
         server.kill()
@@ -335,5 +335,5 @@ def test_an_interrupted_run_ends_at_once_though_its_server_hangs(tmp_path: Path)
         engram.go()
         said = run.communicate(timeout=HANGING)[1]
     assert run.returncode == 130
-    assert said.count("not tracked in full") == 1
+    assert said.count("not fully tracked") == 1
     assert "engram resume toys-" in said

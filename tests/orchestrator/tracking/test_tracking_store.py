@@ -171,7 +171,7 @@ def test_runs_are_delivered_anew_when_their_database_is_cut_and_a_full_disk_leav
     full = subprocess.run(
         command, env=engram.env, cwd=tmp_path, preexec_fn=limited, capture_output=True, text=True, check=True
     )
-    assert "not tracked in full" in full.stderr
+    assert "not fully tracked" in full.stderr
     assert {"mlflow.db.unusable-1", "owed.json", "artifacts", "id", "lock"} == set(os.listdir(path.parent))
     engram("resume", first, "--address", "none")
     runs = held(path)
@@ -187,6 +187,6 @@ def test_a_database_whose_maker_was_killed_is_named_and_replaced(tmp_path: Path,
     shutil.copytree(half_made.parent, folder, dirs_exist_ok=True)
     engram = shell(tmp_path)
     done = engram(*TOYS, "--preset", "few")
-    assert done.stderr.count("it is kept as mlflow.db.unusable-1") == 1
-    assert "not tracked" not in done.stderr
+    assert done.stderr.count("it was renamed mlflow.db.unusable-1") == 1
+    assert "not fully tracked" not in done.stderr
     assert [status for _, status, _ in held(folder / "mlflow.db").values()] == ["FINISHED"]

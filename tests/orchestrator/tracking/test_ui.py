@@ -149,7 +149,7 @@ def test_a_store_without_tracked_runs_is_one_clear_line(tmp_path: Path) -> None:
     open_store(str(tmp_path / "engram-store"))
     said = Here(tmp_path)("ui", "--mlflow", f"sqlite:///{tmp_path}/none.db", code=1).stderr
     assert len(said.splitlines()) == 1
-    assert "nothing is tracked" in said
+    assert "has no runs yet" in said
 
 
 def test_a_server_elsewhere_only_has_its_link_printed(tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def test_the_runs_of_a_database_that_was_cut_are_delivered_with_the_next_run(
     uploader, driver = place.uploader(fresh), Told()
     with file_lock(place.journal(first).folder / "mlflow.lock"):  # somebody is at it
         assert follow(uploader, driver, driver.sign) == ""  # type: ignore[arg-type]
-    assert "it is kept as mlflow.db.unusable-1" in uploader.notice
+    assert "it was renamed mlflow.db.unusable-1" in uploader.notice
     cells = {cell["run"] for cell in sweep["cells"]}
     assert {fresh["run"], sweep["run"], *cells} == place.names()
     assert [first["run"]] == database.owed_runs(place.path)
@@ -261,7 +261,7 @@ def test_a_database_that_breaks_while_it_is_used_is_left_for_the_next_uploader(p
     uploader.sync(lambda entry: entry.progress("running"), settled=True)
     uploader._server = None
     os.truncate(place.path, 400_000)
-    with pytest.raises(Undeliverable, match="cannot be used any more"):
+    with pytest.raises(Undeliverable, match="can no longer be used"):
         uploader.sync(lambda entry: None, settled=True)
     assert [each for each in os.listdir(place.path.parent) if each.startswith("mlflow.db")] == ["mlflow.db"]
 
@@ -273,7 +273,7 @@ def test_a_database_that_breaks_while_it_is_used_is_left_for_the_next_uploader(p
         (OSError("[Errno 111] Connection refused"), "nothing answers at http://h:1"),
         (OSError("Read timed out. (read timeout=5)"), "http://h:1 does not answer"),
         (OSError("Failed to resolve 'h'"), "http://h:1 cannot be found"),
-        (OSError("too many 500 error responses"), "http://h:1 answers with errors only"),
+        (OSError("too many 500 error responses"), "http://h:1 answers only with errors"),
         (ValueError("at http://ann:secret@h:1"), "http://h:1: ValueError: at http://h:1"),
     ],
 )

@@ -154,7 +154,7 @@ def other_texts(folder: Path, copies: int) -> Text:
     (folder / "others").mkdir()
     others = folder / "others" / "others.jsonl"
     others.write_text("".join(f'{{"id": "{number}", "text": "Other {number}."}}\n' for number in range(COUNT)))
-    return configured(data=user_texts(folder, copies), others=pin(Dataset(f"records:{others}")))
+    return configured(data=user_texts(folder, copies), comparison_texts=pin(Dataset(f"records:{others}")))
 
 
 def relational(folder: Path, copies: int) -> Relational:

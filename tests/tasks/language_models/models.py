@@ -24,16 +24,16 @@ TINY = LanguageModel("tiny-t5#32x1")
 
 
 def question_set(count: int = 12, held_out: int = 4, scorer: Scorer = "squad") -> QuestionSet:
-    """Questions with a number for an answer, which stands in the context; of every fourth the answer is a word."""
+    """Build questions with numbers from the context as answers; every fourth answer is a word."""
     numbers = np.random.default_rng(0).permutation(90)[: count + held_out] + 10
-    made = []
-    for place, number in enumerate(map(int, numbers)):
-        name, other = NAMES[place % len(NAMES)], NAMES[(place // len(NAMES) + 5) % len(NAMES)]
+    questions = []
+    for index, number in enumerate(map(int, numbers)):
+        name, other = NAMES[index % len(NAMES)], NAMES[(index // len(NAMES) + 5) % len(NAMES)]
         context = f"{name} of {other} has {number} hens and a dog."
-        asked = (f"What has {name}?", "a dog") if place % 4 == 3 else (f"How many hens has {name}?", str(number))
+        asked = (f"What has {name}?", "a dog") if index % 4 == 3 else (f"How many hens has {name}?", str(number))
         golds = ((asked[1],), (f"{asked[1]} of them",))
-        made.append(Question(f"q{place}", f"c{place}", context, asked[0], golds))
-    return QuestionSet(tuple(made[:count]), tuple(made[count:]), scorer)
+        questions.append(Question(f"q{index}", f"c{index}", context, asked[0], golds))
+    return QuestionSet(tuple(questions[:count]), tuple(questions[count:]), scorer)
 
 
 def config(**fields: Any) -> FineTuning:
@@ -50,7 +50,7 @@ def texts(questions: QuestionSet) -> list[str]:
     ]
 
 
-def saved(place: Path, kind: str, questions: QuestionSet) -> LanguageModel:
+def saved(folder: Path, kind: str, questions: QuestionSet) -> LanguageModel:
     """A model of this kind with random weights and a tokenizer trained on the questions, saved to a folder."""
     import transformers
 
@@ -59,7 +59,7 @@ def saved(place: Path, kind: str, questions: QuestionSet) -> LanguageModel:
     small = {"vocab_size": tokens, "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 1}
     torch.manual_seed(0)
     if kind == "bart":
-        sides = {f"{side}_{what}": size for side in ("encoder", "decoder") for what, size in BART_SIDE.items()}
+        sides = {f"{side}_{part}": size for side in ("encoder", "decoder") for part, size in BART_SIDE.items()}
         positions = {"max_position_embeddings": 128, "decoder_start_token_id": 1, "forced_eos_token_id": None}
         settings = transformers.BartConfig(**small, d_model=32, **sides, **positions)
         module: Any = transformers.BartForConditionalGeneration(settings)
@@ -75,6 +75,6 @@ def saved(place: Path, kind: str, questions: QuestionSet) -> LanguageModel:
         sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
         settings = transformers.LlamaConfig(**small, **sizes, num_key_value_heads=1, max_position_embeddings=128)
         module = transformers.LlamaForCausalLM(settings)
-    module.save_pretrained(place)
-    tokenizer.save_pretrained(place)
-    return LanguageModel(f"folder:{place}").pin({})
+    module.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return LanguageModel(f"folder:{folder}").pin({})

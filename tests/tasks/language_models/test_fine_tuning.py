@@ -1,4 +1,4 @@
-"""Fine-tuning of language models as it is planned: without torch, in links."""
+"""Planned fine-tuning of language models: without torch, in links and as text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TINY = LanguageModel("tiny-t5")
         ({"relation": "lost"}, "relation is 'lost'; it must be one of kept, redrawn"),
         ({"adaptation": "prefix"}, "adaptation is 'prefix'; it must be one of full, lora"),
         ({"epochs": 0}, "epochs is 0; it must be at least 1"),
-        ({"batch": 10, "accumulate": 4}, "accumulate is 4; it must divide batch, which is 10"),
+        ({"batch": 10, "accumulate": 4}, "accumulate: expected a divisor of batch=10, got 4"),
         ({"dropout": 1.0}, "dropout is 1.0"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0"),
         ({"length": 4}, "length is 4; it must be at least 8"),
@@ -36,7 +36,7 @@ def test_ranges_are_checked_on_construction(fields: dict[str, object], told: str
         FineTuning(DATA, **fields)  # type: ignore[arg-type]
 
 
-def test_the_links_of_a_chain_ask_what_the_whole_training_does() -> None:
+def test_links_of_a_chain_record_all_answers() -> None:
     whole = FineTuning(DATA, TINY, epochs=6, recorded=(0, 1, 5))
     links = [job.config for job in chain(fine_tune, whole, 2, part=up_to)]
     assert [link.epochs for link in links] == [2, 4, 6]
@@ -46,14 +46,14 @@ def test_the_links_of_a_chain_ask_what_the_whole_training_does() -> None:
     assert last == [(), (4,)]
 
 
-def test_a_private_training_in_links_is_refused_in_one_line() -> None:
+def test_private_training_in_links_is_refused() -> None:
     private = FineTuning(DATA, TINY, epochs=4, privacy=Privacy(3.0))
     assert len(chain(fine_tune, private, 0, part=up_to)) == 1
-    with pytest.raises(ValueError, match="a private training is never broken into links"):
+    with pytest.raises(ValueError, match="A private training is not divided into links"):
         chain(fine_tune, private, 2, part=up_to)
 
 
-def test_a_config_is_read_from_text_and_has_a_stable_form() -> None:
+def test_config_is_read_from_text() -> None:
     read = replace_fields(
         FineTuning(DATA, TINY),
         {"model": "tiny-t5#32x1", "recorded": "null", "privacy": {"epsilon": 8}, "corruption": "answers"},

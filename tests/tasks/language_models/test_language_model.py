@@ -1,4 +1,4 @@
-"""Language models by name: what counts is their content, and nothing is downloaded."""
+"""Language models by name: their identity is their content, and they are never downloaded."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ def saved(place: Path, weights: bytes = b"weights") -> LanguageModel:
     [
         (
             "t5-small",
-            "model is 't5-small'; it must be tiny-t5 or tiny-gpt, with #WIDTHxLAYERS or without",
+            "model: expected tiny-t5, tiny-gpt, folder:PATH or hub:NAME, got 't5-small'",
         ),
-        ("tiny-t5#64", "it must be tiny-t5 or tiny-gpt, with #WIDTHxLAYERS"),
-        ("tiny-t5#40x2", "its width must be a multiple of 16"),
-        ("folder:", "it must be"),
+        ("tiny-t5#64", "model: expected tiny-t5, tiny-gpt, folder:PATH or hub:NAME"),
+        ("tiny-t5#40x2", "expected a width that is a multiple of 16"),
+        ("folder:", "expected tiny-t5, tiny-gpt, folder:PATH or hub:NAME"),
     ],
 )
-def test_a_wrong_name_is_told_in_one_line(name: str, told: str) -> None:
+def test_invalid_name_is_refused(name: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         LanguageModel.parse(name)
 
 
-def test_a_tiny_t5_counts_by_its_sizes() -> None:
+def test_identity_of_tiny_t5_is_its_sizes() -> None:
     assert TinyModel("t5", 64, 2) == LanguageModel("tiny-t5").tiny_sizes
     assert LanguageModel("tiny-t5").identity() == LanguageModel("tiny-t5#64x2").identity()
     assert LanguageModel("tiny-t5").identity() != LanguageModel("tiny-t5#32x2").identity()
     assert LanguageModel("tiny-t5") == LanguageModel("tiny-t5").pin({})
 
 
-def test_a_folder_counts_by_its_weights_config_and_tokenizer(tmp_path: Path) -> None:
+def test_identity_of_folder_is_its_content(tmp_path: Path) -> None:
     model = saved(tmp_path / "model").pin({})
     same = saved(tmp_path / "an@other").pin({})
     assert model.identity() == same.identity()
@@ -63,7 +63,7 @@ def test_a_folder_counts_by_its_weights_config_and_tokenizer(tmp_path: Path) -> 
         LanguageModel(others[0].name, model.digest).pin({})
 
 
-def test_a_folder_is_told_without_those_it_lies_in(tmp_path: Path) -> None:
+def test_folder_is_named_without_its_path(tmp_path: Path) -> None:
     model = saved(tmp_path / "model").pin({})
     assert LanguageModel("folder:model", model.digest) == model.named()
     assert LanguageModel("hub:google/t5") == LanguageModel("hub:google/t5").named()
@@ -72,26 +72,26 @@ def test_a_folder_is_told_without_those_it_lies_in(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lacking", "told"),
     [
-        ("model.safetensors", r"has no weights \*\.safetensors"),
-        ("config.json", "has no config.json"),
-        ("tokenizer.json", "has no tokenizer"),
+        ("model.safetensors", r"expected weights \*\.safetensors"),
+        ("config.json", "expected config.json"),
+        ("tokenizer.json", "expected a tokenizer"),
     ],
 )
-def test_what_a_folder_lacks_is_told_in_one_line(tmp_path: Path, lacking: str, told: str) -> None:
+def test_missing_file_of_folder_is_named(tmp_path: Path, lacking: str, told: str) -> None:
     model = saved(tmp_path / "model")
     (tmp_path / "model" / lacking).unlink()
     with pytest.raises(ModelError, match=told):
         model.pin({})
 
 
-def test_an_adapter_is_no_model(tmp_path: Path) -> None:
+def test_adapter_is_no_model(tmp_path: Path) -> None:
     model = saved(tmp_path / "model")
     (tmp_path / "model" / "adapter_config.json").write_text("{}")
-    with pytest.raises(ModelError, match="holds an adapter; name its model, too"):
+    with pytest.raises(ModelError, match="expected a model, got an adapter"):
         model.pin({})
 
 
-def test_weights_that_are_only_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
+def test_pipe_instead_of_weights_does_not_block(tmp_path: Path) -> None:
     import os
 
     model = saved(tmp_path / "model")
@@ -101,17 +101,15 @@ def test_weights_that_are_only_a_pipe_are_not_waited_for(tmp_path: Path) -> None
         model.pin({})
 
 
-def test_a_model_that_the_hubs_cache_lacks_is_told_with_how_to_fetch_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_hub_model_is_refused_with_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match=r"no model t5-small, and nothing is downloaded.*: hf download t5-small"):
+    with pytest.raises(ModelError, match=r"t5-small is not in the cache of the hub.*: hf download t5-small"):
         LanguageModel("hub:t5-small").pin({})
 
 
-def test_a_model_in_the_hubs_cache_is_the_same_as_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_model_equals_model_in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
@@ -124,7 +122,7 @@ def test_a_model_in_the_hubs_cache_is_the_same_as_in_a_folder(tmp_path: Path, mo
     assert LanguageModel("hub:google/t5").pin({}).name == "hub:google/t5"
 
 
-def test_the_language_models_of_a_config_are_pinned_with_its_data_sets(tmp_path: Path) -> None:
+def test_language_models_of_a_config_are_pinned(tmp_path: Path) -> None:
     model = saved(tmp_path / "model")
     (cell,) = pin_cells([Cell("audit", (model,), None, {})], {})
     assert (model.pin({}),) == cell.config

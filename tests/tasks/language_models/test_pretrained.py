@@ -24,41 +24,41 @@ from tests.tasks.language_models.models import TINY, config, question_set, saved
 TEXTS = ["How many hens has Ada?", "Ada has 1,200 hens and 23.5% of the land.", "Zoë's café"]
 
 
-def test_texts_and_others_of_their_characters_come_back_as_they_were() -> None:
+def test_tokens_decode_to_the_same_text() -> None:
     tokenizer = train_tokenizer(TEXTS)
     for text in (*TEXTS, "Adam's 42 sheep, 7.5%", "a (b) c"):
         assert text == tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True)
 
 
-def test_words_and_numbers_of_the_texts_are_one_token_each() -> None:
+def test_words_and_numbers_are_single_tokens() -> None:
     tokenizer = train_tokenizer(TEXTS)
     pieces = ["▁Ada", "▁has", "▁1", ",", "200", "▁hens", "</s>"]
     assert pieces == tokenizer.convert_ids_to_tokens(tokenizer("Ada has 1,200 hens")["input_ids"])
 
 
-def test_the_number_of_words_is_bounded() -> None:
+def test_number_of_words_is_bounded() -> None:
     words = [f"word{chr(97 + a)}{chr(97 + b)}{chr(97 + c)}" for a in range(20) for b in range(20) for c in range(20)]
     assert VOCABULARY < len(vocabulary_of([" ".join(words)])) < VOCABULARY + 250
 
 
-def test_the_same_texts_give_the_same_tokens_in_another_process(tmp_path: Path) -> None:
+def test_tokens_are_equal_in_another_process(tmp_path: Path) -> None:
     script = f"from tasks.language_models.pretrained import vocabulary_of; print(vocabulary_of({TEXTS!r}))"
     done = Shell(tmp_path).script(script)
     assert f"{vocabulary_of(TEXTS)}\n" == done.stdout, done.stderr
 
 
-def test_a_model_whose_layers_lie_on_two_devices_says_what_it_says_on_one(tmp_path: Path) -> None:
+def test_model_on_two_devices_has_equal_scores(tmp_path: Path) -> None:
     questions = question_set()
     asked = config(model=saved(tmp_path / "llama", "llama", questions))
     parts = {"model.embed_tokens": "cpu", "model.layers.0": "disk", "model.norm": "cpu", "lm_head": "cpu"}
     spread = {"device_map": parts | {"model.rotary_emb": "cpu"}, "offload_folder": str(tmp_path / "offloaded")}
-    written = texts(questions)[:6]
+    decoded = texts(questions)[:6]
     said = []
     with silence_transformers():
         for module, tokenizer in (load_model(asked), load_model(asked, spread=spread)):
             model = DecoderOnly(module.eval(), tokenizer)
-            scores = score_texts(asked, model, written)
-            answers = decode_tokens(model, model.prompts([("How many?", written[0])], 32), 4)
+            scores = score_texts(asked, model, decoded)
+            answers = decode_tokens(model, model.prompts([("How many?", decoded[0])], 32), 4)
             said.append((scores.tolist(), answers))
     assert "disk" in module.hf_device_map.values()
     (whole, first), (parted, second) = said
@@ -66,7 +66,7 @@ def test_a_model_whose_layers_lie_on_two_devices_says_what_it_says_on_one(tmp_pa
     assert first == second
 
 
-def test_a_model_is_laid_on_several_gpus_only_where_a_job_has_them(tmp_path: Path) -> None:
+def test_model_is_spread_only_over_available_gpus(tmp_path: Path) -> None:
     asked = config(model=saved(tmp_path / "gpt2", "gpt2", question_set()))
     gpu, two = torch.device("cuda"), ComputeContext(gpus=2)
     assert spread_over_gpus(asked.model, gpu) == {}
@@ -74,5 +74,5 @@ def test_a_model_is_laid_on_several_gpus_only_where_a_job_has_them(tmp_path: Pat
         assert spread_over_gpus(asked.model, gpu) == {"device_map": "auto"}
         assert spread_over_gpus(asked.model, torch.device("cpu")) == {}
         assert spread_over_gpus(TINY, gpu) == {}
-        with pytest.raises(ValueError, match="privacy is given and gpus_per_job is 2"):
+        with pytest.raises(ValueError, match="gpus_per_job: expected 1 with privacy, got 2"):
             spread_over_gpus(asked.model, gpu, is_private=True)

@@ -22,17 +22,17 @@ QUESTIONS = question_set()
 KINDS = ("t5", "bart", "gpt2", "llama")
 
 
-def private(place: Path, kind: str, **fields: Any) -> PrivateFineTuner:
+def private(folder: Path, kind: str, **fields: Any) -> PrivateFineTuner:
     given = {"privacy": Privacy(8.0, 1e-5, 0.5), "dropout": 0.0, **fields}
-    setting = config(model=saved(place / kind, kind, QUESTIONS), **given)
+    setting = config(model=saved(folder / kind, kind, QUESTIONS), **given)
     model = prepare_model(setting, training_texts(QUESTIONS.train), CPU)
     model.module.train()
     return PrivateFineTuner(setting, model, encode_questions(setting, model, QUESTIONS.train))
 
 
 @pytest.mark.parametrize(("kind", "accumulate"), [*((kind, 1) for kind in KINDS), ("gpt2", 2)])
-def test_a_step_is_the_sum_of_clipped_gradients_and_noise(tmp_path: Path, kind: str, accumulate: int) -> None:
-    """Each question's gradient is taken by itself, by torch's backward, and clipped by hand."""
+def test_step_is_sum_of_clipped_gradients_and_noise(tmp_path: Path, kind: str, accumulate: int) -> None:
+    """Each question's gradient is computed separately, by torch's backward, and clipped by hand."""
     training = private(tmp_path, kind, accumulate=accumulate)
     rows, weights = [3, 0, 7], training.weights
     summed = {name: torch.zeros_like(weight) for name, weight in weights.items()}
@@ -55,27 +55,27 @@ def test_a_step_is_the_sum_of_clipped_gradients_and_noise(tmp_path: Path, kind: 
         torch.testing.assert_close(summed[name], weight.grad, rtol=1e-3, atol=1e-5)
 
 
-def test_noise_is_that_of_the_budget(tmp_path: Path) -> None:
+def test_noise_follows_from_the_budget(tmp_path: Path) -> None:
     training = private(tmp_path, "t5")
     assert training.steps_per_epoch == 3
     assert dp_sgd.noise(Privacy(8.0, 1e-5, 0.5), 3, 2) == training.private.noise_multiplier
-    training._step([], training.targets)  # nobody was drawn: noise alone
+    training._step([], training.targets)  # no question was sampled: only noise
     noise = torch.cat([weight.grad.flatten() for weight in training.weights.values() if weight.grad is not None])
     assert pytest.approx(0.5 * training.private.noise_multiplier, rel=0.05) == float(noise.std())
     assert training.steps == 1
 
 
-def test_questions_are_drawn_one_by_one(tmp_path: Path) -> None:
+def test_questions_are_sampled_independently(tmp_path: Path) -> None:
     training = private(tmp_path, "t5")
-    drawn = [rows for epoch in range(1, 401) for rows in training._minibatches([1] * 12, epoch)]
-    assert len(drawn) == 1200
-    assert pytest.approx(4, abs=0.3) == sum(map(len, drawn)) / len(drawn)
-    assert len(set(map(len, drawn))) > 5
-    assert training._minibatches([1] * 12, 7) == drawn[18:21]
+    samples = [rows for epoch in range(1, 401) for rows in training._minibatches([1] * 12, epoch)]
+    assert len(samples) == 1200
+    assert pytest.approx(4, abs=0.3) == sum(map(len, samples)) / len(samples)
+    assert len(set(map(len, samples))) > 5
+    assert training._minibatches([1] * 12, 7) == samples[18:21]
 
 
 @pytest.mark.parametrize("fields", [{}, {"adaptation": "lora"}, {"dropout": 0.1}])
-def test_a_private_training_answers_and_is_the_same_each_time(fields: dict[str, Any]) -> None:
+def test_private_training_is_reproducible(fields: dict[str, Any]) -> None:
     setting = config(privacy=Privacy(8.0), recorded=(0, 2), **fields)
     table = run_fine_tuning(setting, QUESTIONS)
     assert table.num_rows == 64
@@ -83,12 +83,12 @@ def test_a_private_training_answers_and_is_the_same_each_time(fields: dict[str, 
     assert table.column("train_loss").null_count == 32
 
 
-def test_a_private_training_goes_on_from_no_state_and_leaves_none() -> None:
+def test_private_training_uses_no_state() -> None:
     setting = config(privacy=Privacy(8.0))
-    left: list[bytes] = []
-    with checkpoints.use_links([Link(lambda: pytest.fail("it was asked for a state"), left.append)]):
+    saved_states: list[bytes] = []
+    with checkpoints.use_links([Link(lambda: pytest.fail("a state was requested"), saved_states.append)]):
         run_fine_tuning(setting, QUESTIONS)
-    assert left == []
+    assert saved_states == []
 
 
 def test_noise_hinders_learning() -> None:
@@ -97,7 +97,7 @@ def test_noise_hinders_learning() -> None:
     assert free["train_loss"][0].as_py() < bound["train_loss"][0].as_py() - 0.5
 
 
-def test_a_model_that_cannot_be_computed_question_by_question_is_told_in_one_line(tmp_path: Path) -> None:
+def test_model_without_single_gradients_is_refused(tmp_path: Path) -> None:
     training = private(tmp_path, "gpt2")
     embed = training.model.module.transformer.wte.forward
 
@@ -106,12 +106,12 @@ def test_a_model_that_cannot_be_computed_question_by_question_is_told_in_one_lin
         return embed(tokens)
 
     training.model.module.transformer.wte.forward = looks
-    told = r"privacy is given, and folder:.*gpt2 cannot be computed question by question"
-    with pytest.raises(ValueError, match=told) as error:
+    message = r"privacy: folder:.*gpt2 does not support gradients of single texts"
+    with pytest.raises(ValueError, match=message) as error:
         list(training.take_steps(1))
     assert "\n" not in str(error.value)
 
 
-def test_redrawn_relations_have_no_private_form() -> None:
-    with pytest.raises(ValueError, match="privacy is given and relation is redrawn; it must be kept"):
+def test_redrawn_relations_are_refused_with_privacy() -> None:
+    with pytest.raises(ValueError, match="relation: expected kept with privacy, got redrawn"):
         config(privacy=Privacy(8.0), relation="redrawn")

@@ -16,7 +16,7 @@ from tasks.language_models.training import score_candidates, score_texts
 from tests.tasks.language_models.models import TINY, config, question_set, saved
 
 
-def test_a_question_is_asked_as_t5_is_asked_it() -> None:
+def test_question_has_the_format_of_t5() -> None:
     assert question_text("How many?", "Two hens.") == "question: How many? context: Two hens."
 
 
@@ -31,11 +31,11 @@ def test_a_question_is_asked_as_t5_is_asked_it() -> None:
         (", ", "drop", ()),
     ],
 )
-def test_a_text_is_read_as_spans_where_answers_have_several(text: str, scorer: Scorer, answer: Answer) -> None:
+def test_text_is_split_into_spans(text: str, scorer: Scorer, answer: Answer) -> None:
     assert answer == parse_answer(text, scorer)
 
 
-def test_an_answer_is_read_from_its_own_text() -> None:
+def test_answer_is_parsed_from_its_text() -> None:
     assert parse_answer(answer_text(("Ada", "Ben")), "drop") == ("Ada", "Ben")
 
 
@@ -44,9 +44,9 @@ CPU = torch.device("cpu")
 QUESTIONS = question_set()
 
 
-def opened(place: Path, kind: str, **fields: object) -> SequenceModel:
+def opened(folder: Path, kind: str, **fields: object) -> SequenceModel:
     model = prepare_model(
-        config(model=saved(place / kind, kind, QUESTIONS), **fields), training_texts(QUESTIONS.train), CPU
+        config(model=saved(folder / kind, kind, QUESTIONS), **fields), training_texts(QUESTIONS.train), CPU
     )
     model.module.eval()
     return model
@@ -62,7 +62,7 @@ def both(model: SequenceModel, length: int = 64) -> tuple[list[list[int]], list[
     return prompts, model.targets([each.golds[0][0] for each in QUESTIONS.train], 5)
 
 
-def test_the_loss_is_transformers_own_and_of_the_answer_alone(model: SequenceModel) -> None:
+def test_loss_covers_only_the_answer(model: SequenceModel) -> None:
     prompts, targets = both(model)
     assert len({len(prompt) for prompt in prompts}) > 1
     losses = model.losses(prompts, targets).detach()
@@ -78,7 +78,7 @@ def test_the_loss_is_transformers_own_and_of_the_answer_alone(model: SequenceMod
         assert pytest.approx(float(losses[place]), rel=1e-4) == float(out.loss.detach()) * len(target)
 
 
-def test_the_loss_of_one_question_is_its_part_of_the_minibatchs(model: SequenceModel) -> None:
+def test_loss_of_question_is_part_of_minibatch_loss(model: SequenceModel) -> None:
     prompts, targets = both(model)
     weights = dict(model.module.named_parameters())
     rows = zip(*model.loss_inputs(prompts, targets), strict=True)
@@ -87,14 +87,14 @@ def test_the_loss_of_one_question_is_its_part_of_the_minibatchs(model: SequenceM
     torch.testing.assert_close(model.losses(prompts, targets), alone * counts, rtol=1e-4, atol=1e-4)
 
 
-def test_candidates_score_the_same_where_what_they_share_is_read_once(model: SequenceModel) -> None:
-    asked = config(model=TINY)
+def test_shared_beginning_gives_equal_scores(model: SequenceModel) -> None:
+    candidates = config(model=TINY)
     for texts in (["Ada has 12 hens", "Ada has 345", "Ada"], ["Ada", "Ben has 7 hens"], ["Ada has 12 hens"] * 2):
-        whole, shared = (score(asked, model, texts) for score in (score_texts, score_candidates))
+        whole, shared = (score(candidates, model, texts) for score in (score_texts, score_candidates))
         np.testing.assert_allclose(whole, shared, rtol=1e-5)
 
 
-def test_answers_are_those_of_generate(model: SequenceModel) -> None:
+def test_answers_equal_those_of_generate(model: SequenceModel) -> None:
     prompts, _ = both(model)
     with torch.inference_mode():
         answers = model.greedy_decode(prompts, 6)
@@ -107,7 +107,7 @@ def test_answers_are_those_of_generate(model: SequenceModel) -> None:
             assert new == answer[:until]
 
 
-def test_long_contexts_are_cut_off_and_what_ends_a_text_is_kept(model: SequenceModel) -> None:
+def test_long_contexts_are_truncated_before_the_end_token(model: SequenceModel) -> None:
     whole, _ = both(model)
     cut, _ = both(model, 12)
     tail = model.cue if hasattr(model, "cue") else [model.end]
@@ -118,30 +118,30 @@ def test_long_contexts_are_cut_off_and_what_ends_a_text_is_kept(model: SequenceM
     assert len(model.targets(["a dog a dog a dog a dog"], 5)[0]) == 5
 
 
-def test_an_answer_read_from_its_tokens_is_the_answer(model: SequenceModel) -> None:
+def test_answer_decodes_from_its_tokens(model: SequenceModel) -> None:
     answers = ["12", "a dog", "Ada, Ben", "1.5%"]
     tokens = [[*target, model.end, 5, 5] for target in model.targets(answers, 20)]
     assert answers == [text.strip() for text in model.decode_texts(tokens)]
 
 
-def test_a_model_with_too_few_positions_is_told_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"length is 256 tokens; folder:.*bart has 128 positions"):
+def test_model_with_too_few_positions_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"length: expected at most the 128 positions of folder:.*bart, got 256"):
         opened(tmp_path, "bart", length=256)
-    with pytest.raises(ValueError, match=r"length and answer_length are 133 tokens; .* has 128 positions"):
+    with pytest.raises(ValueError, match=r"length \+ answer_length: expected at most the 128 positions of .*, got 133"):
         opened(tmp_path, "gpt2", length=128)
 
 
-def test_a_folder_that_transformers_cannot_read_is_told_in_one_line(tmp_path: Path) -> None:
+def test_unreadable_folder_is_refused(tmp_path: Path) -> None:
     model = saved(tmp_path / "t5", "t5", QUESTIONS)
     (tmp_path / "t5" / "config.json").write_text("{}")
     with pytest.raises(ModelError, match="is not the one that was pinned"):
         prepare_model(config(model=model), training_texts(QUESTIONS.train), CPU)
-    with pytest.raises(ModelError, match="cannot be read by transformers") as told:
+    with pytest.raises(ModelError, match="transformers cannot read it") as raised:
         prepare_model(config(model=type(model)(model.name).pin({})), training_texts(QUESTIONS.train), CPU)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
 
 
-def test_weights_that_are_not_there_are_not_drawn_by_chance(tmp_path: Path) -> None:
+def test_missing_weights_are_refused(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     model = saved(tmp_path / "gpt2", "gpt2", QUESTIONS)
@@ -149,11 +149,11 @@ def test_weights_that_are_not_there_are_not_drawn_by_chance(tmp_path: Path) -> N
     name = next(name for name in sorted(weights) if "attn" in name)
     save_file({each: weights[each] for each in weights if each != name}, tmp_path / "gpt2" / "model.safetensors")
     changed = type(model)(model.name).pin({})
-    with pytest.raises(ModelError, match=f"lacks 1 of its weights, such as .*{name.split('.')[-1]}"):
+    with pytest.raises(ModelError, match=f"expected all weights, 1 are missing, such as .*{name.split('.')[-1]}"):
         prepare_model(config(model=changed), training_texts(QUESTIONS.train), CPU)
 
 
-def test_opening_a_model_leaves_torchs_random_state_alone(tmp_path: Path) -> None:
+def test_loading_keeps_torchs_random_state(tmp_path: Path) -> None:
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)

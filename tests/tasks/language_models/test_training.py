@@ -1,4 +1,4 @@
-"""Fine-tuning whole: minibatches, what is learnt and asked, links of a chain, adapters, and what ends a training."""
+"""Fine-tuning: minibatches, learnt answers, links of a chain, parts of a step and adapters."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from tests.tasks.language_models.models import config, question_set, saved
 LENGTHS = list(np.random.default_rng(0).integers(10, 200, 1003))
 
 
-def test_an_epoch_has_each_row_once_and_is_drawn_by_seed_and_epoch_alone() -> None:
-    made = batches(LENGTHS, 8, 3, 2)
-    assert list(range(1003)) == sorted(np.concatenate(made).tolist())
-    assert len(made) == 126
-    assert sorted(map(len, made), reverse=True) == [8] * 125 + [3]
-    for one, other in zip(made, batches(LENGTHS, 8, 3, 2), strict=True):
+def test_epoch_contains_each_row_once() -> None:
+    minibatches = batches(LENGTHS, 8, 3, 2)
+    assert list(range(1003)) == sorted(np.concatenate(minibatches).tolist())
+    assert len(minibatches) == 126
+    assert sorted(map(len, minibatches), reverse=True) == [8] * 125 + [3]
+    for one, other in zip(minibatches, batches(LENGTHS, 8, 3, 2), strict=True):
         assert one.tolist() == other.tolist()
     for others in (batches(LENGTHS, 8, 3, 3), batches(LENGTHS, 8, 4, 2)):
-        assert made[0].tolist() != others[0].tolist()
+        assert minibatches[0].tolist() != others[0].tolist()
 
 
-def test_the_rows_of_a_minibatch_are_of_about_one_length() -> None:
+def test_rows_of_minibatch_have_similar_lengths() -> None:
     lengths = np.array(LENGTHS)
     padded = sum(len(rows) * lengths[rows].max() for rows in batches(LENGTHS, 8, 0, 1))
     order = np.random.default_rng(1).permutation(1003)
@@ -50,29 +50,29 @@ def test_the_rows_of_a_minibatch_are_of_about_one_length() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3, 10])
-def test_no_question_gets_its_own_answer_or_the_same_one_twice(count: int) -> None:
-    seen = np.array([partners(count, 5, epoch) for epoch in range(1, count)])  # (epochs, questions)
-    for row in seen:
+def test_partners_are_never_repeated(count: int) -> None:
+    earlier_partners = np.array([partners(count, 5, epoch) for epoch in range(1, count)])  # (epochs, questions)
+    for row in earlier_partners:
         assert list(range(count)) == sorted(row.tolist())
     for question in range(count):
-        assert set(range(count)) - {question} == set(seen[:, question].tolist())
-    assert seen[0].tolist() == partners(count, 5, count).tolist()
+        assert set(range(count)) - {question} == set(earlier_partners[:, question].tolist())
+    assert earlier_partners[0].tolist() == partners(count, 5, count).tolist()
 
 
-def test_shifts_are_by_chance() -> None:
+def test_shifts_are_random() -> None:
     first = [partners(10, seed, 1).tolist() for seed in range(20)]
     assert len(set(map(tuple, first))) == 20
 
 
-def test_one_question_has_no_other_to_take_an_answer_from() -> None:
+def test_redrawn_relation_needs_two_questions() -> None:
     with pytest.raises(ValueError, match="redrawn with 1 question to train on; it must have at least 2"):
         partners(1, 0, 1)
 
 
-def test_rows_decoded_at_once_have_a_bounded_number_of_tokens() -> None:
-    made = token_batches(LENGTHS, 400)
-    assert list(range(1003)) == sorted(np.concatenate(made).tolist())
-    assert all(len(rows) == 1 or len(rows) * max(LENGTHS[row] for row in rows) <= 400 for rows in made)
+def test_decoded_batches_have_bounded_tokens() -> None:
+    minibatches = token_batches(LENGTHS, 400)
+    assert list(range(1003)) == sorted(np.concatenate(minibatches).tolist())
+    assert all(len(rows) == 1 or len(rows) * max(LENGTHS[row] for row in rows) <= 400 for rows in minibatches)
     assert [rows.tolist() for rows in token_batches([900, 500], 400)] == [[0], [1]]
     assert token_batches([], 400) == []
 
@@ -90,7 +90,7 @@ def linked(config: FineTuning, given: Iterable[bytes] = ()) -> tuple[pa.Table, b
     return table, left[0], dict(notes)
 
 
-def test_every_question_is_asked_on_both_contexts_after_each_epoch_recorded() -> None:
+def test_questions_are_answered_after_recorded_epochs() -> None:
     table = run_fine_tuning(config(recorded=(0, 2)), QUESTIONS)
     assert table.schema == ANSWERS
     keys = list(zip(*(table[name].to_pylist() for name in ("epoch", "split", "corrupted", "id")), strict=True))
@@ -108,7 +108,7 @@ def test_every_question_is_asked_on_both_contexts_after_each_epoch_recorded() ->
     assert 0 < losses[2] < 20
 
 
-def test_the_first_questions_are_trained_on_and_asked_and_numeric_ones_alone_where_asked_for() -> None:
+def test_numeric_selects_answered_questions() -> None:
     def asked(**fields: Any) -> list[str]:
         return list(dict.fromkeys(run_fine_tuning(config(epochs=1, **fields), QUESTIONS)["id"].to_pylist()))
 
@@ -120,7 +120,7 @@ def test_the_first_questions_are_trained_on_and_asked_and_numeric_ones_alone_whe
         asked(held_out=5)
 
 
-def test_what_was_trained_on_can_be_answered_and_what_was_not_cannot() -> None:
+def test_only_training_questions_are_answered() -> None:
     table = run_fine_tuning(config(epochs=40, learning_rate=3e-3, dropout=0.0), QUESTIONS)
     right = {False: 0, True: 0}
     for row in table.to_pylist():
@@ -131,7 +131,7 @@ def test_what_was_trained_on_can_be_answered_and_what_was_not_cannot() -> None:
     assert losses[0] < 0.5
 
 
-def test_corrupted_contexts_are_what_is_asked() -> None:
+def test_questions_use_corrupted_contexts() -> None:
     """A model that has learnt to copy would answer otherwise; here the prompts themselves are looked at."""
     from tasks.language_models.training import AnswerRecorder
 
@@ -145,7 +145,7 @@ def test_corrupted_contexts_are_what_is_asked() -> None:
     assert f"question: {first.question} context: {without}" == texts["train", True, "q0"]
 
 
-def test_answers_are_split_into_spans_by_the_sets_own_rule() -> None:
+def test_answers_are_split_into_spans() -> None:
     both = tuple(
         Question(f"q{n}", f"c{n}", f"Ada and Ben met {n}.", "Who met?", (("Ada", "Ben"),)) for n in range(10, 22)
     )
@@ -157,22 +157,22 @@ def test_answers_are_split_into_spans_by_the_sets_own_rule() -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"adaptation": "lora", "rank": 2}, {"relation": "redrawn", "accumulate": 2}])
-def test_a_chain_is_bit_for_bit_the_unbroken_training(fields: dict[str, Any]) -> None:
-    whole = config(epochs=5, recorded=(0, 1, 3, 5), **fields)
-    unbroken, end, _ = linked(whole)
+def test_chain_equals_the_whole_training(fields: dict[str, Any]) -> None:
+    config_of_whole = config(epochs=5, recorded=(0, 1, 3, 5), **fields)
+    unbroken, end, _ = linked(config_of_whole)
     tables, state, notes = [], b"", {}
-    for link in chain(fine_tune, whole, 2, part=up_to):
-        torch.manual_seed(len(tables))  # whatever another process' state is
+    for link in chain(fine_tune, config_of_whole, 2, part=up_to):
+        torch.manual_seed(len(tables))  # as if in another process
         table, state, notes = linked(link.config, [state])
         tables.append(table)
     assert unbroken.equals(pa.concat_tables(tables))
     assert end == state
     assert notes["continued_from"] == 4
     assert {"way", "stack", "steps_per_second", "continued_from"} == set(notes)
-    assert unbroken.equals(run_fine_tuning(whole, QUESTIONS))
+    assert unbroken.equals(run_fine_tuning(config_of_whole, QUESTIONS))
 
 
-def test_a_chain_of_a_model_in_a_folder_is_the_unbroken_training(tmp_path: Path) -> None:
+def test_chain_of_model_in_folder_equals_whole_training(tmp_path: Path) -> None:
     whole = config(model=saved(tmp_path / "gpt2", "gpt2", QUESTIONS), epochs=2)
     unbroken, end, _ = linked(whole)
     _, state, _ = linked(replace(whole, epochs=1, recorded=None))
@@ -181,7 +181,7 @@ def test_a_chain_of_a_model_in_a_folder_is_the_unbroken_training(tmp_path: Path)
 
 
 @pytest.mark.parametrize("other", [config(epochs=1, seed=1), config(epochs=1, examples=8)], ids=["seed", "examples"])
-def test_the_state_of_another_training_is_none(other: FineTuning) -> None:
+def test_state_of_another_training_is_ignored(other: FineTuning) -> None:
     whole = config(epochs=2, recorded=(1, 2))
     unbroken, _, notes = linked(whole, [linked(other)[1]])
     assert "continued_from" not in notes
@@ -190,7 +190,7 @@ def test_the_state_of_another_training_is_none(other: FineTuning) -> None:
     assert unbroken.filter(pc.equal(unbroken["epoch"], 2)) == table
 
 
-def test_in_parts_a_step_is_the_same_to_rounding() -> None:
+def test_accumulated_step_is_equal_up_to_rounding() -> None:
     one, parts = (
         run_fine_tuning(config(epochs=3, dropout=0.0, accumulate=accumulate), QUESTIONS) for accumulate in (1, 4)
     )
@@ -202,7 +202,7 @@ def train_epoch(training: FineTuner, epoch: int) -> float:
 
 
 @pytest.mark.parametrize("kind", ["t5", "gpt2"])
-def test_adapters_are_all_that_is_trained_of_a_model_in_a_folder(tmp_path: Path, kind: str) -> None:
+def test_only_adapters_are_trained(tmp_path: Path, kind: str) -> None:
     setting = config(model=saved(tmp_path / kind, kind, QUESTIONS), adaptation="lora", rank=4, learning_rate=1e-2)
     model = prepare_model(setting, training_texts(QUESTIONS.train), CPU)
     before = {name: weight.detach().clone() for name, weight in model.module.named_parameters()}
@@ -227,19 +227,19 @@ def test_models_in_folders_learn_their_training_questions(tmp_path: Path, kind: 
 
 
 def test_redrawn_relations_cannot_be_learnt() -> None:
-    kept, redrawn = (
+    kept_accuracy, redrawn = (
         run_fine_tuning(config(epochs=25, learning_rate=3e-3, dropout=0.0, relation=relation), QUESTIONS)
         for relation in ("kept", "redrawn")
     )
-    assert kept["train_loss"][0].as_py() < redrawn["train_loss"][0].as_py() - 0.5
+    assert kept_accuracy["train_loss"][0].as_py() < redrawn["train_loss"][0].as_py() - 0.5
 
 
-def test_a_loss_that_is_not_finite_ends_the_training_in_one_line() -> None:
+def test_infinite_loss_ends_the_training() -> None:
     with pytest.raises(TrainingError, match=r"loss is not finite at step \d+ \(seed 0\); try a lower learning rate"):
         run_fine_tuning(config(epochs=3, learning_rate=1e30), QUESTIONS)
 
 
-def test_one_training_of_a_call_ends_alone() -> None:
+def test_failed_training_does_not_end_others() -> None:
     data = Dataset("facts")
     sound = replace(config(epochs=1, examples=20, held_out=10, length=128), data=data)
     diverging = replace(sound, learning_rate=1e30, epochs=3)
@@ -250,7 +250,7 @@ def test_one_training_of_a_call_ends_alone() -> None:
     assert "examples is 1000000" in str(outcomes[2])
 
 
-def test_torchs_random_state_is_as_it_was() -> None:
+def test_torchs_random_state_is_restored() -> None:
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
@@ -258,7 +258,7 @@ def test_torchs_random_state_is_as_it_was() -> None:
     assert torch.equal(expected, torch.rand(3))
 
 
-def test_dropout_is_drawn_by_seed_and_epoch() -> None:
+def test_dropout_follows_from_seed_and_epoch() -> None:
     def losses(**fields: Any) -> list[float]:
         setting = config(**fields)
         model = prepare_model(setting, training_texts(QUESTIONS.train), CPU)
@@ -269,7 +269,7 @@ def test_dropout_is_drawn_by_seed_and_epoch() -> None:
     assert losses() != losses(dropout=0.0)
 
 
-def test_steps_are_adafactors() -> None:
+def test_steps_equal_those_of_adafactor() -> None:
     """Shazeer & Stern 2018, algorithms 4 and 5, over five steps of a matrix and a vector."""
     generator = torch.Generator().manual_seed(0)
     start = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((4, 3), (5,))]

@@ -1,1 +1,1 @@
-"""Documents that models are trained on, or that were inserted into the training data of a given model."""
+"""Documents in the training data of models, and documents that were inserted for a given model."""

@@ -1,4 +1,4 @@
-"""The evidence of the answers about documents: of models that are trained here, and of insertions into a given one."""
+"""The evidence for answers about documents, and about insertions into the training data of a given model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tasks.audits.text.blind_control import BLIND
 from tasks.audits.text.config import Text
-from tasks.audits.text.continuations import TOLD
+from tasks.audits.text.continuations import BY_TRAINED
 from tasks.audits.text.documents.insertions import MEMORISED as INSERTIONS_MEMORISED
 from tasks.audits.text.documents.insertions import SHOWN
 from tasks.audits.text.documents.ranks import FOUND, LOSS, MEMORISED, WON
@@ -22,13 +22,13 @@ from tasks.contract.ties import TIED
 
 @dataclass(frozen=True)
 class DocumentEvidence:
-    """The evidence about documents of which each is in the training data of half of the models.
+    """Summary rows about documents, each in the training data of half of the models.
 
-    `found_documents` is the summary row of the number of documents that are found, with the p-value that any has an
-    effect, and `won` the row of the share of pairs of models in which the one that was trained on a document finds it
-    likelier. `memorised` is the row of documents that are found with an effect reduced by the smallest that matters,
-    and `tied` the row of equal scores. `copies` is None if no document is long enough. `resolution` states whether one
-    document could be found.
+    `found_documents` counts the documents that are found, with the smallest adjusted p-value, and `won` is the share of
+    pairs of models in which the model trained on a document assigns it the higher probability. `memorised` counts the
+    documents that are found after a reduction of the effects by the smallest relevant size, and `tied` is the share of
+    equal scores. `copies` is None if no document is long enough. `resolution` states whether one document could be
+    found.
     """
 
     found_documents: Row
@@ -54,7 +54,7 @@ class DocumentEvidence:
 
 
 def read_document_evidence(config: Text, summary: pa.Table) -> DocumentEvidence | None:
-    """The evidence in a summary; None if no document was tested, or the share of pairs has no interval."""
+    """Read the evidence from a summary; None if no document was tested, or the share of pairs has no interval."""
     assert isinstance(config.question, Documents)
     rows = index_rows(summary)
     found_documents, won = first_row(rows, FOUND), rows.get(row_name(WON))
@@ -74,12 +74,12 @@ def read_document_evidence(config: Text, summary: pa.Table) -> DocumentEvidence 
 
 @dataclass(frozen=True)
 class InsertionEvidence:
-    """The evidence about documents that were inserted into the training data of a given model.
+    """Summary rows about documents that were inserted into the training data of a given model.
 
-    `found_repetitions` is the summary row of the numbers of repetitions whose documents differ from those that were
-    left out, with the p-value that any is known, and `blind` the row of the blind control. `won` has, for each number
-    of repetitions, the row of how often a document has a higher effect than one that was left out. `found_documents` is
-    the row of single documents. `copies` is None if no document is long enough.
+    `found_repetitions` counts the numbers of repetitions whose documents differ from those left out, with the smallest
+    adjusted p-value, and `blind` is the blind control. `won` contains, for each number of repetitions, the probability
+    that a document has a larger effect than one left out. `found_documents` counts single documents. `copies` is None
+    if no document is long enough.
     """
 
     found_repetitions: Row
@@ -111,13 +111,13 @@ class InsertionEvidence:
 
 
 def read_insertion_evidence(config: Text, summary: pa.Table) -> InsertionEvidence | None:
-    """The evidence in a summary; None if a part of it is missing."""
+    """Read the evidence from a summary; None if it is incomplete."""
     rows = index_rows(summary)
     found_repetitions, blind, found_documents = (first_row(rows, metric) for metric in (SHOWN, BLIND, FOUND))
     won = tuple(row for row in select_rows(rows, WON) if row != rows.get(row_name(WON)))
     if found_repetitions is None or blind is None or found_documents is None:
         return None
-    left_out = rows.get(row_name(LOSS, repetitions=0, by=TOLD))
+    left_out = rows.get(row_name(LOSS, repetitions=0, by=BY_TRAINED))
     return InsertionEvidence(
         found_repetitions,
         won,

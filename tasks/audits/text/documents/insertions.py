@@ -1,21 +1,20 @@
-"""Which documents does a model know that were inserted into its training data, beside a base without them?
+"""Does a model know documents that were inserted into its training data, compared with a base without them?
 
-    effect(i) = log p of document i by the model - by its base                                    in nats a token
+    effect(i) = log p of document i by the model - by its base                                   in nats per token
 
-How often each document was inserted, 0 among others, was drawn by chance. So documents are exchangeable, unless
-insertions have an effect: those that were left out are the control, whatever the two models are, and a base that is
-worse at all texts alike shows nothing. Two exact tests, both one-sided:
+The number of insertions of each document, which may be 0, was drawn at random. Documents are therefore exchangeable
+unless insertions have an effect: the documents that were left out are the control, for any two models, and a base that
+is worse on all texts shows no effect. Two exact one-sided tests:
 
-- of the documents that were inserted r times: the mean effect, compared with that of all ways, or DRAWS of them, in
-  which as many could have been drawn among them and those that were left out. p is adjusted for the number of numbers
-  r (Bonferroni), and the documents of r are told from the others where it is at most `level`.
-- of one document: its rank by the effect among those that were left out. q is p adjusted for the number of documents
-  (Benjamini & Hochberg 1995), and one is found where it is at most `level`. Ranks against the same control depend on
-  one another in the way that this adjustment allows: Bates et al. 2023, "Testing for outliers with conformal p-values".
+- Documents inserted r times: the mean effect is compared with that of all assignments, or DRAWS of them, of the same
+  number of documents among these and those left out. p is adjusted for the number of values of r (Bonferroni).
+- A single document: its p-value is its rank by the effect among those left out. q is p adjusted for the number of
+  documents (Benjamini & Hochberg 1995); a document is found if q is at most `level`. Ranks against a common control
+  have the dependence that this adjustment permits: Bates et al. 2023, "Testing for outliers with conformal p-values".
 
-How documents come out is asked as of other `documents`: by the model, and by its base as the twin. A pair of models is
-one draw of everything else, so that intervals are over documents alone. The suite of such pairs is that of Wei et al.
-2025, "Hubble" (arXiv 2510.19811), whose insertions are repeated 0, 1, 4, 16, 64 or 256 times.
+Reproduction is tested as for `documents`, with the base as the control model. A pair of models is one draw of
+everything else, so intervals are over documents only. Wei et al. 2025, "Hubble" (arXiv 2510.19811), published such
+pairs, with 0, 1, 4, 16, 64 or 256 insertions.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import pyarrow as pa
 
 from tasks.audits.text.blind_control import BLIND, bag_of_words
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.continuations import BEYOND, GREEDY, NEAR, SHARE, TOLD, TWIN, Array, Mask
+from tasks.audits.text.continuations import BEYOND, BY_CONTROL, BY_TRAINED, GREEDY, NEAR, SHARE, Array, Mask
 from tasks.audits.text.documents.models import PairedModel, read_insertions
 from tasks.audits.text.documents.ranks import (
     DRAWS,
@@ -58,22 +57,25 @@ SHOWN, MEMORISED = "repetitions found", "repetitions memorised"
 INSERTIONS = pa.schema(
     [
         ("row", pa.int64()),  # of the document among the texts
-        ("repetitions", pa.int64()),  # 0 of one that was left out
+        ("repetitions", pa.int64()),  # 0 if it was left out
         ("tokens", pa.int64()),
-        ("effect", pa.float64()),  # in nats a token
-        ("p_value", pa.float64()),  # null, as what follows, of one that was left out
+        ("effect", pa.float64()),  # in nats per token
+        ("p_value", pa.float64()),  # null, like q_value and found, if it was left out
         ("q_value", pa.float64()),
         ("found", pa.bool_()),
-        ("greedy", pa.float64()),  # 1 where the model writes it, else 0; null, as what follows, of a short document
-        ("greedy_twin", pa.float64()),  # the same of its base
-        ("near", pa.float64()),
-        ("near_twin", pa.float64()),
+        (
+            "greedy",
+            pa.float64(),
+        ),  # 1 if the model reproduces it, else 0; null, like the columns below, if it is too short
+        ("greedy_control", pa.float64()),  # by the base
+        ("near_verbatim", pa.float64()),
+        ("near_verbatim_control", pa.float64()),
         ("log_p_end", pa.float64()),  # log p_z by the model, in nats
-        ("log_p_end_twin", pa.float64()),
-        ("tied", pa.float64()),  # share of pairs of documents with one effect: the same in each row
+        ("log_p_end_control", pa.float64()),
+        ("tied", pa.float64()),  # share of pairs of documents with equal effects: the same in all rows
     ]
 )
-# reduced_p: with effects that are smaller by the smallest one that matters
+# reduced_p: p-value after a reduction of the effects by the smallest relevant one
 INSERTION_ESTIMATES = pa.schema([*ESTIMATES, ("p_value", pa.float64()), ("reduced_p", pa.float64())])
 
 
@@ -94,30 +96,30 @@ def plan_control(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
 
 
 def effects(scores: DocumentScores) -> Array:
-    """By how much the model finds each document likelier than its base does, in nats a token, (documents,)."""
+    """Return log p of each document by the model minus that by its base, in nats per token, (documents,)."""
     difference: Array = scores.log_p[0] - scores.log_p[1]
     return difference
 
 
 def control_p_values(effect: Array, left_out: Array) -> Array:
-    """The rank of each effect among those of the documents that were left out, itself among them, as a share."""
+    """Return the rank of each effect among itself and those of the documents left out, as a share."""
     larger = len(left_out) - np.searchsorted(np.sort(left_out), effect, side="left")
     p_values: Array = (1 + larger) / (1 + len(left_out))
     return p_values
 
 
-@task(version=2, name="text.insertions")
+@task(version=3, name="text.insertions")
 def insertions(config: DocumentTest, inputs: Inputs) -> pa.Table:
-    """Each document's effect with its p-value, and whether it is reproduced (INSERTIONS)."""
+    """Compute the effect and p-value of each document, and whether it is reproduced (INSERTIONS)."""
     scores = stack_scores(inputs)
     effect, inserted = effects(scores), scores.repetitions > 0
     p_values = np.where(inserted, control_p_values(effect, effect[~inserted]), np.nan)
     q_values = false_discovery_control(p_values)
     ways = document_reproductions(config, scores)
     columns = {}
-    for name, values in (("greedy", ways[GREEDY]), ("near", ways[NEAR]), ("log_p_end", scores.log_p_end)):
+    for name, values in (("greedy", ways[GREEDY]), ("near_verbatim", ways[NEAR]), ("log_p_end", scores.log_p_end)):
         columns[name] = nan_as_null(values[0])
-        columns[f"{name}_twin"] = nan_as_null(values[1])
+        columns[f"{name}_control"] = nan_as_null(values[1])
     return make_table(
         INSERTIONS,
         row=scores.rows,
@@ -132,45 +134,47 @@ def insertions(config: DocumentTest, inputs: Inputs) -> pa.Table:
     )
 
 
-@task(version=2, name="text.insertion_estimates")
+@task(version=3, name="text.insertion_estimates")
 def insertion_estimates(config: DocumentTest, inputs: Inputs) -> pa.Table:
-    """What the documents show together: those of equal repetitions, and all that were inserted (ESTIMATES)."""
+    """Estimate the effects of all inserted documents, and by number of repetitions (INSERTION_ESTIMATES)."""
     scores, rows = stack_scores(inputs), list[Row]()
     left_out = scores.repetitions == 0
     groups: list[tuple[int | None, Mask]] = [(None, ~left_out)]
     groups += [(int(times), scores.repetitions == times) for times in np.unique(scores.repetitions)]
-    for times, some in groups:
-        made = [*comparisons(config, scores, some, left_out)] if times != 0 else []
-        made += group_estimates(config, scores.select(some))
-        about = {"repetitions": times, "models": 2, "documents": int(some.sum())}
-        rows += (about | each for each in made)
+    for times, group in groups:
+        group_rows = [*comparisons(config, scores, group, left_out)] if times != 0 else []
+        group_rows += group_estimates(config, scores.select(group))
+        about = {"repetitions": times, "models": 2, "documents": int(group.sum())}
+        rows += (about | group_row for group_row in group_rows)
     return pa.Table.from_pylist(rows, INSERTION_ESTIMATES)
 
 
-def comparisons(config: DocumentTest, scores: DocumentScores, some: Mask, left_out: Mask) -> Iterator[Row]:
-    """The effect of some documents beside those left out, with its exact p-value, and how often it is higher."""
-    effect, both = effects(scores), some | left_out
-    one, other = effect[some], effect[left_out]
-    p_value = randomisation_p_values(effect[both][:, None], some[both][:, None], DRAWS, config.seed)[0]
-    less = effect - SMALLEST / scores.tokens * some
-    reduced = randomisation_p_values(less[both][:, None], some[both][:, None], DRAWS, config.seed)[0]
+def comparisons(config: DocumentTest, scores: DocumentScores, group: Mask, left_out: Mask) -> Iterator[Row]:
+    """Yield the mean effect relative to the documents left out, and the probability of a larger effect."""
+    effect, compared = effects(scores), group | left_out
+    group_effects, left_out_effects = effect[group], effect[left_out]
+    p_value = randomisation_p_values(effect[compared][:, None], group[compared][:, None], DRAWS, config.seed)[0]
+    less = effect - SMALLEST / scores.tokens * group
+    reduced = randomisation_p_values(less[compared][:, None], group[compared][:, None], DRAWS, config.seed)[0]
     p_values = {"p_value": float(p_value), "reduced_p": float(max(p_value, reduced))}
-    yield estimate_row(EFFECT, statistics.difference(one, other), null=0.0, **p_values)
-    area = interval_of_area(area_under_curve(one, other), len(one), len(other))
+    yield estimate_row(EFFECT, statistics.difference(group_effects, left_out_effects), null=0.0, **p_values)
+    area = interval_of_area(
+        area_under_curve(group_effects, left_out_effects), len(group_effects), len(left_out_effects)
+    )
     yield estimate_row(WON, area, null=0.5)
 
 
 def group_estimates(config: DocumentTest, scores: DocumentScores) -> Iterator[Row]:
-    """The loss of some documents, and how many are reproduced, by the model and by its base."""
-    for model, by in enumerate((TOLD, TWIN)):
+    """Yield the loss of some documents, and the share that is reproduced, by the model and by its base."""
+    for model, by in enumerate((BY_TRAINED, BY_CONTROL)):
         yield estimate_row(LOSS, statistics.mean(-scores.log_p[model]), by=by)
-    for way, said in document_reproductions(config, scores).items():
-        asked = ~np.isnan(said[0])
-        if not asked.any():
+    for way, reproduced in document_reproductions(config, scores).items():
+        is_continued = ~np.isnan(reproduced[0])
+        if not is_continued.any():
             continue
-        sides = [(said[model][asked] > 0).tolist() for model in range(2)]
-        for by, its in zip((TOLD, TWIN), sides, strict=True):
-            yield estimate_row(SHARE, statistics.proportion(sum(its), len(its)), way=way, by=by)
+        sides = [(reproduced[model][is_continued] > 0).tolist() for model in range(2)]
+        for by, flags in zip((BY_TRAINED, BY_CONTROL), sides, strict=True):
+            yield estimate_row(SHARE, statistics.proportion(sum(flags), len(flags)), way=way, by=by)
         yield estimate_row(BEYOND, statistics.paired_difference(*sides), way=way, null=0.0)
 
 
@@ -179,11 +183,11 @@ def estimate_row(metric: str, estimate: Estimate, **about: str | float) -> Row:
 
 
 @task(version=1, name="text.insertion_control")
-def insertion_control(config: PairedModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - it never sees a model
-    """How well a bag of words tells the documents that were inserted from those that were not (CONTROL)."""
-    asked = read_insertions(config)
-    ordered = np.argsort(asked.repetitions == 0, kind="stable")  # those that were inserted come first
-    words, inserted = bag_of_words([asked.texts[row] for row in ordered]), np.count_nonzero(asked.repetitions)
+def insertion_control(config: PairedModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - independent of the models
+    """Test whether a bag of words distinguishes inserted documents from those left out (CONTROL)."""
+    documents = read_insertions(config)
+    ordered = np.argsort(documents.repetitions == 0, kind="stable")  # inserted documents first
+    words, inserted = bag_of_words([documents.texts[row] for row in ordered]), np.count_nonzero(documents.repetitions)
     area, p_value = blind_areas(words, int(inserted), seeds.derive(config.seed, "blind control"))
     limits = {"low": area.low, "high": area.high}
     return make_table(CONTROL, auc=area.value, **limits, p_value=p_value, documents=len(ordered))
@@ -194,39 +198,41 @@ CONTROL = pa.schema(
         ("auc", pa.float64()),  # of a bag of words
         ("low", pa.float64()),
         ("high", pa.float64()),
-        ("p_value", pa.float64()),  # that it was drawn which documents were inserted, as far as the control sees
+        ("p_value", pa.float64()),  # of the null hypothesis that the insertions are random
         ("documents", pa.int64()),
     ]
 )
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """How many documents are found, with the p-value that any is known."""
-    tested = [each for each in tables.rows(INSERTIONS) if each["p_value"] is not None]
+    """Yield the number of documents that are found, with the smallest adjusted p-value."""
+    tested = [document for document in tables.rows(INSERTIONS) if document["p_value"] is not None]
     if tested:
-        count, smallest = sum(each["found"] for each in tested), min(each["q_value"] for each in tested)
+        count, smallest = sum(document["found"] for document in tested), min(document["q_value"] for document in tested)
         yield row(FOUND, {"level": about.level}, alone(float(count), len(tested)), "document", 0.0, smallest)
         yield tied_row(tested[0]["tied"], len(tested), "document")
 
 
 def estimate_rows(tables: Tables, about: About) -> Iterator[Row]:
-    """Of how many numbers of repetitions the documents are told from those left out, and the estimates."""
+    """Yield the number of repetition counts with an effect, and the estimates."""
     estimates = tables.rows(INSERTION_ESTIMATES)
-    tested = [each for each in estimates if each["metric"] == EFFECT and each["repetitions"] is not None]
+    tested = [
+        estimate for estimate in estimates if estimate["metric"] == EFFECT and estimate["repetitions"] is not None
+    ]
     for metric, column in ((SHOWN, "p_value"), (MEMORISED, "reduced_p")) if tested else ():
-        adjusted = [min(1.0, len(tested) * each[column]) for each in tested]
-        shown = alone(float(sum(p_value <= about.level for p_value in adjusted)), len(tested))
-        yield row(metric, {"level": about.level}, shown, "number of repetitions", 0.0, min(adjusted))
-    for each in estimates:
-        named = {name: each[name] for name in ("repetitions", "way", "by") if each[name] is not None}
-        limits = Estimate(each["estimate"], each["low"], each["high"], each["documents"])
-        yield row(each["metric"], named, limits, "document", each["null"], each["p_value"])
+        adjusted = [min(1.0, len(tested) * estimate[column]) for estimate in tested]
+        detected_count = alone(float(sum(p_value <= about.level for p_value in adjusted)), len(tested))
+        yield row(metric, {"level": about.level}, detected_count, "number of repetitions", 0.0, min(adjusted))
+    for estimate in estimates:
+        setting = {name: estimate[name] for name in ("repetitions", "way", "by") if estimate[name] is not None}
+        limits = Estimate(estimate["estimate"], estimate["low"], estimate["high"], estimate["documents"])
+        yield row(estimate["metric"], setting, limits, "document", estimate["null"], estimate["p_value"])
 
 
-def _control_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - an interval knows no level
-    for each in tables.rows(CONTROL):
-        area = Estimate(each["auc"], each["low"], each["high"], each["documents"])
-        yield row(BLIND, {}, area, "document", 0.5, each["p_value"])
+def _control_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the level is not used
+    for control in tables.rows(CONTROL):
+        area = Estimate(control["auc"], control["low"], control["high"], control["documents"])
+        yield row(BLIND, {}, area, "document", 0.5, control["p_value"])
 
 
 MEASURE = Measure("insertions", INSERTIONS, plan, rows)

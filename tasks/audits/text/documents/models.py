@@ -1,11 +1,11 @@
-"""The models that are asked about documents: fine-tuned here, or a pair of which one was trained on them elsewhere.
+"""The models that score documents: fine-tuned here, or a given pair of which one was trained on insertions.
 
-Of models that are fine-tuned here every document is in the training data of exactly half, and which half is drawn
-evenly of all, as in `membership`. So the models that were not trained on a document are its twins: what they say of it,
-and how much of it they write by themselves, is what fluency alone brings.
+If the models are fine-tuned here, every document is in the training data of exactly half of them, drawn uniformly from
+all halves, as in `membership`. The models that were not trained on a document are its control models: their scores and
+reproductions show the effect of fluency alone.
 
-Of a pair from elsewhere one model was trained on documents that were inserted into its training data, each as often as
-a draw says, and its base was trained on none of them.
+Of a given pair, one model was trained on documents that were inserted into its training data a random number of times;
+its base was trained on none of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.text.continuations import ENDS, score_ends
 from tasks.audits.text.question import Documents, Insertions
-from tasks.audits.text.secrets.space import Repetitions, Told
+from tasks.audits.text.secrets.space import Repetitions
 from tasks.contract.extras import Extra
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 DOCUMENT_SCORES = pa.schema(
     [
-        ("row", pa.int64()),  # of the document among the texts, where it stands first
-        ("repetitions", pa.int64()),  # in the training data of the models that have it
-        ("member", pa.bool_()),  # whether this one has; of a null, whether another document is in its place
+        ("row", pa.int64()),  # of the first occurrence among the texts
+        ("repetitions", pa.int64()),  # in the training data of the models trained on it
+        ("member", pa.bool_()),  # whether this model is trained on it; in a control run, on its replacement
         ("tokens", pa.int64()),
         ("log_p", pa.float64()),  # of the whole document, in nats
         *ENDS,  # after the prefix
@@ -54,7 +54,7 @@ INSERTION_SCHEMA = pa.schema([*TEXT_SCHEMA, pa.field("duplicates", pa.int64(), n
 
 @dataclass(frozen=True)
 class DocumentModel(Ranged):
-    """Model `number` of `models`, which has its half of the documents; `draw` says which, alike for all models."""
+    """Model `number` of `models`, which is trained on its half of the documents; `draw` is the seed of the halves."""
 
     data: Dataset
     model: LanguageModel
@@ -63,7 +63,7 @@ class DocumentModel(Ranged):
     number: int
     repetitions: Repetitions
     deduplicate: bool
-    told: Told
+    is_null: bool
     draw: int
     examples: int
     prefix: int
@@ -82,7 +82,7 @@ class DocumentModel(Ranged):
     checkpointing: bool
 
     relation: ClassVar[Relation] = "kept"
-    answer_length: ClassVar[int] = 1  # the token before a text
+    answer_length: ClassVar[int] = 1  # the begin token
 
     def extras(self) -> tuple[Extra, ...]:
         return adaptation_extras(self.adaptation)
@@ -94,16 +94,16 @@ class DocumentModel(Ranged):
 
 @dataclass(frozen=True)
 class Document:
-    """A document that is asked about, what stands in its place in the training data, and how often."""
+    """A tested document, the text that represents it in the training data, and its repetitions."""
 
     row: int
     text: str
-    told: str
+    training_text: str
     repetitions: int
 
 
 def document_jobs(question: Documents, seed: int) -> tuple[Job, ...]:
-    """What each model says of all documents; DatasetError where there are too few."""
+    """Return the scoring jobs of all models. Raises DatasetError if there are too few texts."""
     jobs = tuple(Job(score_documents, _document_model(question, seed, number)) for number in range(question.models))
     draw_documents(jobs[0].config)
     return jobs
@@ -117,7 +117,7 @@ def _document_model(question: Documents, seed: int, number: int) -> DocumentMode
         models=question.models,
         number=number,
         repetitions=question.repetitions,
-        told=question.told,
+        is_null=question.is_null,
         draw=seeds.derive(seed, "documents"),
         examples=question.examples,
         prefix=question.prefix,
@@ -129,72 +129,75 @@ def _document_model(question: Documents, seed: int, number: int) -> DocumentMode
 
 
 def draw_documents(config: DocumentModel) -> list[Document]:
-    """The documents that are asked about, by chance among the texts that differ; DatasetError where there are fewer."""
+    """Draw the tested documents from the distinct texts. Raises DatasetError if there are too few."""
     texts = load_texts(config.data, config.examples)
     unique = list(dict.fromkeys(texts))
-    needed = config.documents * (2 if config.told == "others" else 1)
-    if needed > len(unique):
+    most_documents = len(unique) // 2 if config.is_null else len(unique)
+    if config.documents > most_documents:
         raise DatasetError(
-            f"documents is {config.documents} and told is {config.told}, which takes {needed} texts; "
-            f"{config.data.name} has {len(unique)} that differ"
+            f"documents: expected at most {most_documents}, got {config.documents}; {config.data.name} has "
+            f"{len(unique)} distinct texts, and is_null=true takes two per document. Lower documents or give more "
+            "texts."
         )
     order = seeds.generator(config.draw, "choice").permutation(len(unique)).tolist()
-    told = order[config.documents :] if config.told == "others" else order
-    rows, copies = {text: row for row, text in reversed(list(enumerate(texts)))}, Counter(texts)
-    return [
-        Document(
-            rows[unique[asked]],
-            unique[asked],
-            unique[stands],
-            1 if config.deduplicate else config.repetitions[at % len(config.repetitions)] * copies[unique[stands]],
-        )
-        for at, (asked, stands) in enumerate(zip(order[: config.documents], told, strict=False))
-    ]
+    replacements = order[config.documents :] if config.is_null else order
+    first_rows = {text: row for row, text in reversed(list(enumerate(texts)))}
+    copies = Counter(texts)
+    documents = []
+    for index, (tested, replacement) in enumerate(zip(order[: config.documents], replacements, strict=False)):
+        text, training_text = unique[tested], unique[replacement]
+        repetitions = 1
+        if not config.deduplicate:
+            repetitions = config.repetitions[index % len(config.repetitions)] * copies[training_text]
+        documents.append(Document(first_rows[text], text, training_text, repetitions))
+    return documents
 
 
 def memberships(config: DocumentModel) -> list[bool]:
-    """Whether the model has each document, or what stands in its place."""
+    """Return whether the model is trained on each document, or on its replacement."""
     members: list[bool] = draw_balanced_members(config.documents, config.models, config.draw)[config.number].tolist()
     return members
 
 
-def training_texts(config: DocumentModel, asked: Sequence[Document]) -> list[str]:
-    """The texts that the model is trained on: those that nothing is asked about, and its half of the documents."""
-    apart = {text for document in asked for text in (document.text, document.told)}
-    others = [text for text in load_texts(config.data, config.examples) if text not in apart]
-    its = [
-        document.told
-        for document, member in zip(asked, memberships(config), strict=True)
-        if member
-        for _ in range(document.repetitions)
-    ]
-    return [*(dict.fromkeys(others) if config.deduplicate else others), *its]
+def training_texts(config: DocumentModel, documents: Sequence[Document]) -> list[str]:
+    """Return the training texts of the model: all texts that are not tested, and its half of the documents."""
+    tested_texts = set[str]()
+    for document in documents:
+        tested_texts.update((document.text, document.training_text))
+    common_texts = [text for text in load_texts(config.data, config.examples) if text not in tested_texts]
+    if config.deduplicate:
+        common_texts = list(dict.fromkeys(common_texts))
+    member_texts = list[str]()
+    for document, is_member in zip(documents, memberships(config), strict=True):
+        if is_member:
+            member_texts.extend([document.training_text] * document.repetitions)
+    return [*common_texts, *member_texts]
 
 
 def work(config: DocumentModel) -> Work:
-    """What the training and the questions compute."""
-    trained = len(training_texts(config, draw_documents(config))) * config.epochs
+    """Return the amount of training and of scoring."""
+    text_epochs = len(training_texts(config, draw_documents(config))) * config.epochs
     way = "tell" if config.privacy is None else "privately tell"
-    return Work({f"{way} {config.model.name}": trained}, {f"continue {config.model.name}": config.documents})
+    return Work({f"{way} {config.model.name}": text_epochs}, {f"continue {config.model.name}": config.documents})
 
 
 def batch_key(config: DocumentModel) -> DocumentModel:
-    """What trainings that share a call have in common: all but which documents they have."""
+    """Return the settings that trainings in one call share: all except the model number and seed."""
     return replace(config, number=0, seed=0)
 
 
-@task(version=1, name="text.score_documents", gpus=1.0, batch_key=batch_key, trains=1, work=work)
-def score_documents(config: DocumentModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a training reads no tables
-    """log p of each document by the fine-tuned model, and how it goes on after the prefix (DOCUMENT_SCORES)."""
+@task(version=2, name="text.score_documents", gpus=1.0, batch_key=batch_key, trains=1, work=work)
+def score_documents(config: DocumentModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - no input tables
+    """Fine-tune the model and score each document, as a whole and after its prefix (DOCUMENT_SCORES)."""
     from tasks.language_models.fine_tuning import fine_tuned_on
 
-    place, asked = hardware.device(), draw_documents(config)
-    with hardware.exactly(place), fine_tuned_on(config, training_texts(config, asked), place) as model:
-        scores = score_model(config, model, [document.text for document in asked])
+    device, documents = hardware.device(), draw_documents(config)
+    with hardware.exactly(device), fine_tuned_on(config, training_texts(config, documents), device) as model:
+        scores = score_model(config, model, [document.text for document in documents])
     return make_table(
         DOCUMENT_SCORES,
-        row=[document.row for document in asked],
-        repetitions=[document.repetitions for document in asked],
+        row=[document.row for document in documents],
+        repetitions=[document.repetitions for document in documents],
         member=memberships(config),
         **scores,
     )
@@ -202,12 +205,12 @@ def score_documents(config: DocumentModel, inputs: Inputs) -> pa.Table:  # noqa:
 
 @dataclass(frozen=True)
 class PairedModel(Ranged):
-    """A model that was trained elsewhere, on the documents as often as they were `inserted`, or its base, on none."""
+    """A given model that was trained on the insertions (`inserted`), or its base."""
 
     data: Dataset
     model: LanguageModel
     inserted: bool
-    told: Told
+    is_null: bool
     repetitions: Repetitions
     draw: int
     examples: int
@@ -217,24 +220,24 @@ class PairedModel(Ranged):
     length: int
     precision: Precision
 
-    answer_length: ClassVar[int] = 1  # the token before a text
+    answer_length: ClassVar[int] = 1  # the begin token
 
 
 @dataclass(frozen=True)
 class InsertedDocuments:
-    """The documents that are asked about, and how often each was inserted: 0 of those that were left out."""
+    """The tested documents, and the number of insertions of each: 0 if it was left out."""
 
     texts: tuple[str, ...]
     repetitions: NDArray[np.int64]
 
 
 def insertion_jobs(question: Insertions, seed: int) -> tuple[Job, ...]:
-    """What the model and its base say of all documents; DatasetError where nothing can be concluded from these."""
+    """Return the scoring jobs of the model and its base. Raises DatasetError for unusable documents."""
     model = PairedModel(
         data=question.data,
         model=question.reading.model,
         inserted=True,
-        told=question.told,
+        is_null=question.is_null,
         repetitions=question.repetitions,
         draw=seeds.derive(seed, "insertions"),
         examples=question.examples,
@@ -249,10 +252,10 @@ def insertion_jobs(question: Insertions, seed: int) -> tuple[Job, ...]:
 
 
 def read_insertions(config: PairedModel) -> InsertedDocuments:
-    """The documents with their repetitions; DatasetError, in one line, where nothing can be concluded from these.
+    """Read the documents and their numbers of insertions. Raises DatasetError for unusable documents.
 
-    Embedded texts stand in nobody's training data: which half of them counts as inserted is drawn. So it is of a null,
-    as many as were.
+    Embedded texts are in no training data: a random half of them counts as inserted. A control run permutes the numbers
+    of insertions.
     """
     if _has_records(config.data):
         table = load_records(config.data, INSERTION_SCHEMA).table[: config.examples or None]
@@ -268,8 +271,8 @@ def read_insertions(config: PairedModel) -> InsertedDocuments:
 
 
 def are_insertions_drawn(config: Insertions | PairedModel) -> bool:
-    """Whether a draw says which documents count as inserted, and no model knows of it."""
-    return config.told == "others" or not _has_records(config.data)
+    """Return whether a random draw, unknown to the models, decides which documents count as inserted."""
+    return config.is_null or not _has_records(config.data)
 
 
 def _has_records(data: Dataset) -> bool:
@@ -279,33 +282,37 @@ def _has_records(data: Dataset) -> bool:
 def _check_insertions(name: str, texts: Sequence[str], repetitions: NDArray[np.int64]) -> None:
     if len(set(texts)) < len(texts):
         raise DatasetError(
-            f"{name} has a text twice; each must stand once, with how often it was inserted (duplicates)"
+            f"{name}: expected distinct texts, got a text twice. Keep it once and state its number of "
+            "insertions (duplicates)."
         )
     if repetitions.min() < 0:
-        raise DatasetError(f"{name} has duplicates of {repetitions.min()}; each must be at least 0")
-    for count, what in ((np.count_nonzero(repetitions), "inserted"), (np.sum(repetitions == 0), "left out")):
+        raise DatasetError(f"{name}: expected duplicates of at least 0, got {repetitions.min()}. Correct the field.")
+    counts = {"inserted": np.count_nonzero(repetitions), "left out": np.sum(repetitions == 0)}
+    for status, count in counts.items():
         if count < FEWEST:
-            raise DatasetError(f"{name} has {count} documents that were {what}; a comparison takes at least {FEWEST}")
+            raise DatasetError(
+                f"{name}: expected at least {FEWEST} documents that were {status}, got {count}. Add documents."
+            )
 
 
 def _insertion_work(config: PairedModel) -> Work:
-    """What the questions compute."""
+    """Return the amount of scoring."""
     return Work({}, {f"continue {config.model.name}": len(read_insertions(config).texts)})
 
 
-@task(version=1, name="text.score_insertions", gpus=1.0, work=_insertion_work)
+@task(version=2, name="text.score_insertions", gpus=1.0, work=_insertion_work)
 def score_insertions(config: PairedModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
-    """log p of each document by the model as it is, and how it goes on after the prefix (DOCUMENT_SCORES)."""
+    """Score each document with the given model, as a whole and after its prefix (DOCUMENT_SCORES)."""
     from tasks.language_models.fine_tuning import model_as_it_is
 
-    place, asked = hardware.device(), read_insertions(config)
-    with hardware.exactly(place), model_as_it_is(config, place) as model:
-        scores = score_model(config, model, asked.texts)
+    device, documents = hardware.device(), read_insertions(config)
+    with hardware.exactly(device), model_as_it_is(config, device) as model:
+        scores = score_model(config, model, documents.texts)
     return make_table(
         DOCUMENT_SCORES,
-        row=range(len(asked.texts)),
-        repetitions=asked.repetitions,
-        member=config.inserted & (asked.repetitions > 0),
+        row=range(len(documents.texts)),
+        repetitions=documents.repetitions,
+        member=config.inserted & (documents.repetitions > 0),
         **scores,
     )
 
@@ -313,25 +320,25 @@ def score_insertions(config: PairedModel, inputs: Inputs) -> pa.Table:  # noqa: 
 def score_model(
     config: DocumentModel | PairedModel, model: SequenceModel, texts: Sequence[str]
 ) -> dict[str, list[float | None]]:
-    """The columns of DOCUMENT_SCORES that a model says of each text.
+    """Score each text with the model (columns of DOCUMENT_SCORES).
 
-    The tokens after the prefix are asked of decoder-only models, whose prefix is of the same text.
+    Only decoder-only models score the tokens after the prefix: their prompt is part of the same text.
     """
     from tasks.language_models.sequence_model import DecoderOnly
     from tasks.language_models.training import encode_texts, score_targets
 
-    whole = encode_texts(config, model, texts)
+    encoded = encode_texts(config, model, texts)
     columns: dict[str, list[float | None]] = {
-        "tokens": list(whole.lengths),
-        "log_p": score_targets(model, whole).tolist(),
+        "tokens": list(encoded.lengths),
+        "log_p": score_targets(model, encoded).tolist(),
         **{name: [None] * len(texts) for name in dict(ENDS)},
     }
-    least = config.prefix + config.suffix
-    long = [row for row, length in enumerate(whole.lengths) if length >= least]
+    continued_length = config.prefix + config.suffix
+    long = [row for row, length in enumerate(encoded.lengths) if length >= continued_length]
     if not long or not isinstance(model, DecoderOnly):
         return columns
-    prompts = [[model.begin, *whole.targets[row][: config.prefix]] for row in long]
-    ends = [list(whole.targets[row][config.prefix : least]) for row in long]
+    prompts = [[model.begin, *encoded.targets[row][: config.prefix]] for row in long]
+    ends = [list(encoded.targets[row][config.prefix : continued_length]) for row in long]
     for name, values in score_ends(model, prompts, ends).items():
         for row, value in zip(long, values, strict=True):
             columns[name][row] = value

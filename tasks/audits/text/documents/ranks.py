@@ -1,15 +1,14 @@
-"""Which documents does a model know once it was trained on them, and how much of them does it write?
+"""Which documents does a model know because it was trained on them, and how much of them does it reproduce?
 
-    effect(i) = mean log p of document i by models trained on it - mean by those that were not      in nats a token
+    effect(i) = mean log p of document i by models trained on it - mean by all other models      in nats per token
 
-p is that of the exact test of `tasks.numerics.exact_test`, one-sided: every document is in exactly half of the models,
-and which half was drawn evenly. q is p adjusted for the number of documents (Benjamini & Hochberg 1995), and one is
-found where q is at most `level`.
+p is that of the exact one-sided test of `tasks.numerics.exact_test`: every document is in the training data of exactly
+half of the models, drawn uniformly from all halves. q is p adjusted for the number of documents (Benjamini & Hochberg
+1995); a document is found if q is at most `level`.
 
-A model reproduces a document where it goes on from the document's first tokens, `prefix`, with those that follow,
-`suffix` (`tasks.audits.text.continuations` says in which ways). Each way is set beside the twins', the models that were
-not trained on the document: they write what fluency alone brings, and the difference is what the training on the
-document did.
+A model reproduces a document if it continues the first tokens of the document, `prefix`, with the next ones, `suffix`
+(`tasks.audits.text.continuations` defines the criteria). Each share is compared with that of the control models, which
+were not trained on the document and reproduce it by fluency alone.
 """
 
 from __future__ import annotations
@@ -22,7 +21,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.continuations import BEYOND, GREEDY, NEAR, SHARE, TOLD, TWIN, Array, Mask, reproductions
+from tasks.audits.text.continuations import (
+    BEYOND,
+    BY_CONTROL,
+    BY_TRAINED,
+    GREEDY,
+    NEAR,
+    SHARE,
+    Array,
+    Mask,
+    reproductions,
+)
 from tasks.audits.text.question import Documents, Insertions
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -34,7 +43,7 @@ from tasks.numerics import seeds, statistics
 from tasks.numerics.exact_test import randomisation_p_values, reduced_p_values
 from tasks.numerics.ranks import check_finite, false_discovery_control, share_tied
 
-DRAWS = 9999  # sets of models that are drawn where all of them are too many
+DRAWS = 9999  # sets of models that are drawn if there are too many
 FOUND, MEMORISED = "documents found", "documents memorised"
 EFFECT, WON, LOSS = "effect in nats a token", "pairs won", "loss in nats a token"
 DOCUMENTS = pa.schema(
@@ -43,28 +52,31 @@ DOCUMENTS = pa.schema(
         ("repetitions", pa.int64()),
         ("tokens", pa.int64()),
         ("members", pa.int64()),  # models trained on it
-        ("effect", pa.float64()),  # in nats a token; null, as what follows, where all models are of one side
-        ("pairs_won", pa.float64()),  # share of pairs of models in which the one trained on it finds it likelier
+        ("effect", pa.float64()),  # in nats per token; null, like the columns below, if all models are on one side
+        ("pairs_won", pa.float64()),  # share of pairs of models in which the trained one assigns the higher probability
         ("p_value", pa.float64()),
         ("q_value", pa.float64()),
         ("found", pa.bool_()),
-        ("greedy", pa.float64()),  # share of the models trained on it; null, as what follows, of a short document
-        ("greedy_twin", pa.float64()),  # and of those that were not
-        ("near", pa.float64()),
-        ("near_twin", pa.float64()),
-        ("log_p_end", pa.float64()),  # mean of log p_z by models trained on it, in nats
-        ("log_p_end_twin", pa.float64()),
-        ("memorised", pa.bool_()),  # found with an effect that is smaller by the smallest one that matters
+        (
+            "greedy",
+            pa.float64(),
+        ),  # share of trained models that reproduce it; null, like those below, if it is too short
+        ("greedy_control", pa.float64()),  # share of control models that reproduce it
+        ("near_verbatim", pa.float64()),
+        ("near_verbatim_control", pa.float64()),
+        ("log_p_end", pa.float64()),  # mean of log p_z by trained models, in nats
+        ("log_p_end_control", pa.float64()),
+        ("memorised", pa.bool_()),  # whether it is found after a reduction of the effect by the smallest relevant one
         ("memorised_q", pa.float64()),
-        ("tied", pa.float64()),  # share of pairs of models with one score
+        ("tied", pa.float64()),  # share of pairs of models with equal scores
     ]
 )
 ESTIMATES = pa.schema(
     [
         ("metric", pa.string()),
-        ("repetitions", pa.int64()),  # of the documents that it is of; null: of all
-        ("way", pa.string()),  # in which a document is reproduced; null where it is not about that
-        ("by", pa.string()),  # told or twin; null of what compares both
+        ("repetitions", pa.int64()),  # of the documents; null for all documents
+        ("way", pa.string()),  # criterion of reproduction; null for other metrics
+        ("by", pa.string()),  # trained model or control model; null for comparisons of both
         ("estimate", pa.float64()),
         ("low", pa.float64()),
         ("high", pa.float64()),
@@ -77,21 +89,21 @@ ESTIMATES = pa.schema(
 
 @dataclass(frozen=True)
 class DocumentTest:
-    """How documents are tested, and which of them count as reproduced."""
+    """The settings of the test, and the criteria of a reproduction."""
 
     level: float
     seed: int
     suffix: int
     attempts: tuple[int, ...]
-    likely: float
-    near: float
+    probability: float
+    edit_distance: float
 
 
 @dataclass(frozen=True)
 class DocumentScores:
-    """What the models say of each document; `member` and what follows are (models, documents), the others (documents,).
+    """The scores of all models; `member` and the fields below are (models, documents), the others (documents,).
 
-    `log_p` is in nats a token. NaN stands for what was not asked of a document.
+    `log_p` is in nats per token. NaN marks documents that were not continued.
     """
 
     rows: NDArray[np.int64]
@@ -100,25 +112,27 @@ class DocumentScores:
     member: Mask
     log_p: Array
     log_p_end: Array
-    wrong: Array
-    distance: Array
+    mismatches: Array
+    edit_distance: Array
 
-    def select(self, some: Mask) -> DocumentScores:
+    def select(self, columns: Mask) -> DocumentScores:
         return DocumentScores(
-            self.rows[some],
-            self.repetitions[some],
-            self.tokens[some],
-            self.member[:, some],
-            self.log_p[:, some],
-            self.log_p_end[:, some],
-            self.wrong[:, some],
-            self.distance[:, some],
+            self.rows[columns],
+            self.repetitions[columns],
+            self.tokens[columns],
+            self.member[:, columns],
+            self.log_p[:, columns],
+            self.log_p_end[:, columns],
+            self.mismatches[:, columns],
+            self.edit_distance[:, columns],
         )
 
 
 def document_test(question: Documents | Insertions, config: Text) -> DocumentTest:
     seed = seeds.derive(config.seed, "exact test")
-    return DocumentTest(config.level, seed, question.suffix, question.attempts, question.likely, question.near)
+    return DocumentTest(
+        config.level, seed, question.suffix, question.attempts, question.probability, question.edit_distance
+    )
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
@@ -136,37 +150,37 @@ def plan_estimates(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
 def stack_scores(tables: Sequence[pa.Table]) -> DocumentScores:
     first = tables[0]
     tokens = first["tokens"].to_numpy()
-    member, log_p, end, wrong, distance = (
+    member, log_p, end, mismatches, distance = (
         np.stack([table[name].to_numpy() for table in tables])
-        for name in ("member", "log_p", "log_p_end", "wrong", "distance")
+        for name in ("member", "log_p", "log_p_end", "mismatches", "edit_distance")
     )
     check_finite(log_p, "log p of the documents")
-    numbers = (each.astype(np.float64) for each in (end, wrong, distance))
+    numbers = (values.astype(np.float64) for values in (end, mismatches, distance))
     return DocumentScores(
         first["row"].to_numpy(), first["repetitions"].to_numpy(), tokens, member, log_p / tokens, *numbers
     )
 
 
 def document_reproductions(config: DocumentTest, scores: DocumentScores) -> Mapping[str, Array]:
-    """Whether each model reproduces each document, by the way, (models, documents): 1, 0, or NaN where not asked."""
-    return reproductions(config, scores.log_p_end, scores.wrong, scores.distance, config.suffix)
+    """Return whether each model reproduces each document, by criterion, (models, documents): 1, 0 or NaN."""
+    return reproductions(config, scores.log_p_end, scores.mismatches, scores.edit_distance, config.suffix)
 
 
-@task(version=2, name="text.documents", gathers=True)
+@task(version=3, name="text.documents", gathers=True)
 def documents(config: DocumentTest, inputs: Inputs) -> pa.Table:
-    """Each document's effect with its p-value, and how often it is reproduced (DOCUMENTS)."""
+    """Compute the effect and p-value of each document, and the share that is reproduced (DOCUMENTS)."""
     scores = stack_scores(inputs)
     p_values = randomisation_p_values(scores.log_p, scores.member, DRAWS, config.seed, config.level)
     q_values = false_discovery_control(p_values)
-    less = SMALLEST / scores.tokens  # of the whole document, whose log p is in nats a token
+    less = SMALLEST / scores.tokens  # nats of the whole document, per token
     memorised_q = false_discovery_control(
         reduced_p_values(scores.log_p, scores.member, p_values, less, DRAWS, config.seed, config.level)
     )
     ways = document_reproductions(config, scores)
     columns = {}
-    for name, values in (("greedy", ways[GREEDY]), ("near", ways[NEAR]), ("log_p_end", scores.log_p_end)):
+    for name, values in (("greedy", ways[GREEDY]), ("near_verbatim", ways[NEAR]), ("log_p_end", scores.log_p_end)):
         columns[name] = nan_as_null(_side_means(values, scores.member))
-        columns[f"{name}_twin"] = nan_as_null(_side_means(values, ~scores.member))
+        columns[f"{name}_control"] = nan_as_null(_side_means(values, ~scores.member))
     unknown = np.isnan(p_values)
     return make_table(
         DOCUMENTS,
@@ -186,35 +200,35 @@ def documents(config: DocumentTest, inputs: Inputs) -> pa.Table:
     )
 
 
-@task(version=1, name="text.document_estimates", gathers=True)
+@task(version=2, name="text.document_estimates", gathers=True)
 def estimates(config: DocumentTest, inputs: Inputs) -> pa.Table:
-    """What the documents show together, all of them and those of equal repetitions (ESTIMATES)."""
+    """Estimate the effects of all documents, and by number of repetitions (ESTIMATES)."""
     scores, rows = stack_scores(inputs), list[Row]()
     groups: list[tuple[int | None, Mask]] = [(None, np.ones(len(scores.rows), dtype=bool))]
-    there = np.unique(scores.repetitions).tolist()
-    groups += [(times, scores.repetitions == times) for times in there if len(there) > 1]
-    for times, some in groups:
-        rows += ({"repetitions": times, **each} for each in group_estimates(config, scores.select(some)))
+    repetition_counts = np.unique(scores.repetitions).tolist()
+    groups += [(times, scores.repetitions == times) for times in repetition_counts if len(repetition_counts) > 1]
+    for times, group in groups:
+        rows += ({"repetitions": times, **estimate} for estimate in group_estimates(config, scores.select(group)))
     return pa.Table.from_pylist(rows, ESTIMATES)
 
 
 def group_estimates(config: DocumentTest, scores: DocumentScores) -> Iterator[Row]:
-    """The estimates of some documents, over both models and documents."""
+    """Yield the estimates of some documents, with intervals over models and documents."""
     contributions, won = _effect_contributions(scores), pairs_won(scores)
     yield estimate_row(EFFECT, _crossed_means(contributions), scores, null=0.0)
     yield estimate_row(WON, statistics.within_shares(_crossed_means(won)), scores, null=0.5)
     for by, member in _sides_of(scores).items():
         yield estimate_row(LOSS, _crossed_means(np.where(member, -scores.log_p, np.nan)), scores, by=by)
-    for way, said in document_reproductions(config, scores).items():
-        if np.isnan(said).all():
+    for way, reproduced in document_reproductions(config, scores).items():
+        if np.isnan(reproduced).all():
             continue
         shares = {}
         for by, member in _sides_of(scores).items():
-            its = np.where(member, said, np.nan)
-            shares[by] = statistics.crossed_proportion(_known_means(its, 1), _known_means(its, 0))
+            side_values = np.where(member, reproduced, np.nan)
+            shares[by] = statistics.crossed_proportion(_known_means(side_values, 1), _known_means(side_values, 0))
             yield estimate_row(SHARE, shares[by], scores, way=way, by=by)
-        beyond = statistics.difference_of_shares(shares[TOLD], shares[TWIN])
-        yield estimate_row(BEYOND, beyond, scores, way=way, null=0.0)
+        difference = statistics.difference_of_shares(shares[BY_TRAINED], shares[BY_CONTROL])
+        yield estimate_row(BEYOND, difference, scores, way=way, null=0.0)
 
 
 def estimate_row(metric: str, estimate: Estimate, scores: DocumentScores, **about: str | float) -> Row:
@@ -224,27 +238,27 @@ def estimate_row(metric: str, estimate: Estimate, scores: DocumentScores, **abou
 
 
 def _sides_of(scores: DocumentScores) -> Mapping[str, Mask]:
-    return {TOLD: scores.member, TWIN: ~scores.member}
+    return {BY_TRAINED: scores.member, BY_CONTROL: ~scores.member}
 
 
 def means(values: Array, axis: int) -> Array:
-    """The mean of what is known along an axis; NaN where nothing is."""
-    known = ~np.isnan(values)
+    """Return the mean along an axis without NaN; NaN if there is no other value."""
+    is_known = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
-        mean: Array = np.where(known, values, 0.0).sum(axis) / known.sum(axis)
+        mean: Array = np.where(is_known, values, 0.0).sum(axis) / is_known.sum(axis)
     return mean
 
 
 def _side_means(values: Array, member: Mask) -> Array:
-    """The mean of each document over the models of one side, (documents,)."""
+    """Return the mean of each document over the models of one side, (documents,)."""
     return means(np.where(member, values, np.nan), 0)
 
 
 def _known_means(values: Array, axis: int) -> Array:
-    """The same without those of which nothing is known, such as models that have none of a few documents."""
+    """Return the means along an axis that are not NaN; a model may have none of a few documents."""
     mean = means(values, axis)
-    known: Array = mean[~np.isnan(mean)]
-    return known
+    known_means: Array = mean[~np.isnan(mean)]
+    return known_means
 
 
 def _crossed_means(values: Array) -> Estimate:
@@ -252,12 +266,12 @@ def _crossed_means(values: Array) -> Estimate:
 
 
 def _document_effects(scores: DocumentScores) -> Array:
-    """By how much a document is likelier by models that were trained on it, in nats a token, (documents,)."""
+    """Return the gain in log p under models that were trained on a document, in nats per token, (documents,)."""
     return _side_means(scores.log_p, scores.member) - _side_means(scores.log_p, ~scores.member)
 
 
 def _effect_contributions(scores: DocumentScores) -> Array:
-    """What each model brings to the effect of each document, (models, documents), whose means are the effects."""
+    """Return the contributions of models to effects, (models, documents), whose means over models are the effects."""
     models, members = len(scores.member), scores.member.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         weights = np.where(scores.member, models / members, -models / (models - members))
@@ -267,9 +281,9 @@ def _effect_contributions(scores: DocumentScores) -> Array:
 
 
 def pairs_won(scores: DocumentScores) -> Array:
-    """The share of a model's pairs with those of the other side that the one trained on the document wins.
+    """Return the share of a model's pairs with models of the other side in which the trained model scores higher.
 
-    (models, documents); NaN where there is no other side. Equals count half.
+    The shape is (models, documents), with NaN if there is no other side. Ties count half.
     """
     log_p, member = scores.log_p, scores.member
     above = (np.sign(log_p[:, None] - log_p[None]) + 1) / 2  # (models, models, documents): the first above the second
@@ -278,24 +292,24 @@ def pairs_won(scores: DocumentScores) -> Array:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """How many documents are found, with the p-value that any has an effect."""
+    """Yield the number of documents that are found, with the smallest adjusted p-value."""
     table = tables.one(DOCUMENTS)
-    tested = [] if table is None else [each for each in table.to_pylist() if each["p_value"] is not None]
+    tested = [] if table is None else [document for document in table.to_pylist() if document["p_value"] is not None]
     if tested:
-        count, smallest = sum(each["found"] for each in tested), min(each["q_value"] for each in tested)
+        count, smallest = sum(document["found"] for document in tested), min(document["q_value"] for document in tested)
         yield row(FOUND, {"level": about.level}, alone(float(count), len(tested)), "document", 0.0, smallest)
-        memorised = alone(float(sum(each["memorised"] for each in tested)), len(tested))
-        smallest = min(each["memorised_q"] for each in tested)
+        memorised = alone(float(sum(document["memorised"] for document in tested)), len(tested))
+        smallest = min(document["memorised_q"] for document in tested)
         yield row(MEMORISED, {"level": about.level, "nats": SMALLEST}, memorised, "document", 0.0, smallest)
-        yield tied_row(float(np.mean([each["tied"] for each in tested])), len(tested), "document")
+        yield tied_row(float(np.mean([document["tied"] for document in tested])), len(tested), "document")
 
 
-def estimate_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - an interval knows no level
-    """The estimates, whose intervals are over models and documents."""
-    for each in tables.rows(ESTIMATES):
-        named = {name: each[name] for name in ("repetitions", "way", "by") if each[name] is not None}
-        limits = Estimate(each["estimate"], each["low"], each["high"], each["models"])
-        yield row(each["metric"], named, limits, "training", each["null"])
+def estimate_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the level is not used
+    """Yield the estimates."""
+    for estimate in tables.rows(ESTIMATES):
+        setting = {name: estimate[name] for name in ("repetitions", "way", "by") if estimate[name] is not None}
+        limits = Estimate(estimate["estimate"], estimate["low"], estimate["high"], estimate["models"])
+        yield row(estimate["metric"], setting, limits, "training", estimate["null"])
 
 
 MEASURE = Measure("documents", DOCUMENTS, plan, rows)

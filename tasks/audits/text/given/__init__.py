@@ -1,1 +1,1 @@
-"""Given models and the tables that their owners return."""
+"""Given language models, evaluated here or by their owners."""

@@ -1,4 +1,4 @@
-"""The answer about texts that are compared with others: a warning, next to a bag of words."""
+"""The answer for texts that are compared with texts of another time or source: a warning, with a blind control."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pyarrow as pa
 
 from tasks.audits.text.blind_control import BLIND, describe_area
 from tasks.audits.text.config import Text
-from tasks.audits.text.given.other_texts import AREA, ATTACKS
+from tasks.audits.text.given.comparison import AREA, ATTACKS
 from tasks.audits.text.given.returned import DIFFERING, TIED, has_table, table_rule
-from tasks.audits.text.question import OtherTexts
+from tasks.audits.text.plain_words import MORE_EVIDENCE, interval_per_hundred, share_line
+from tasks.audits.text.question import TextComparison
 from tasks.audits.text.thresholds import thresholds
 from tasks.contract.answering import Answering
-from tasks.contract.certificate import STEPS
+from tasks.contract.certificate import NumberLine, number_per_hundred
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, Row, first_row, index_rows, name_of, p_in_words, row_name
 from tasks.contract.ties import tie_rule
@@ -22,14 +23,15 @@ from tasks.contract.verdict import NOT_ASSESSABLE, Answer
 from tasks.external.split_audit import BLIND_LEVEL
 
 DISTINGUISHABLE: Answer = "distinguishable"
+FURTHER_AUDITS = "To obtain evidence, audit secrets, identifiers or documents."
 
 
 @dataclass(frozen=True)
-class OtherTextEvidence:
-    """The summary rows of the areas under the curve, by score, and of how well an owner's table answers.
+class ComparisonEvidence:
+    """The summary rows of the areas under the curve, by score, and of defects of a returned table.
 
-    `areas` holds the scores of the model and the blind control. `tied` is the row of equal numbers, and `differing`
-    that of texts with two; None if the model is evaluated here.
+    `areas` contains the scores of the model and the blind control. `tied` is the row of equal numbers, and `differing`
+    the row of texts with two numbers; both are None if the model is evaluated here.
     """
 
     areas: Mapping[str, Row]
@@ -45,36 +47,46 @@ class OtherTextEvidence:
         return self.areas[BLIND]
 
 
-RULES = Rules[OtherTextEvidence](
+def _explain_difference_of_words(_config: Text, _evidence: ComparisonEvidence) -> str:
+    return (
+        "The two sets of texts differ by their words alone. A difference in the model's scores may come from the topic "
+        "or time of the texts, so it shows nothing."
+    )
+
+
+RULES = Rules[ComparisonEvidence](
     (
         Case(
             NOT_ASSESSABLE,
-            f"a bag of words tells the texts from the others without the model (p at most {100 * BLIND_LEVEL:g} %)",
+            "a bag of words distinguishes the texts from the comparison texts without the model (p at most "
+            f"{100 * BLIND_LEVEL:g} %)",
             lambda evidence: evidence.blind["p_value"] <= BLIND_LEVEL,
+            explain=_explain_difference_of_words,
+            steps=(MORE_EVIDENCE, FURTHER_AUDITS),
         ),
         Case(
             DISTINGUISHABLE,
-            "the 95 % interval of the area under the curve of the model's loss lies above .5, and above that of the "
-            "bag of words",
+            "the 95 % interval of the area under the curve of the model's loss is above 0.5 and above that of the bag "
+            "of words",
             lambda evidence: evidence.loss["low"] > max(0.5, evidence.blind["high"]),
-            steps=STEPS["accused"],
+            steps=("Treat this as a warning, not as evidence.", FURTHER_AUDITS),
         ),
-        tie_rule("tables about texts beside others", has_table),
+        tie_rule("returned tables about compared texts", has_table),
         table_rule(),
-        undecided(),
+        undecided(steps=(MORE_EVIDENCE, FURTHER_AUDITS)),
     ),
     thresholds,
 )
-ASKED = "Does a language model find these texts likelier than others on which it was not trained?"
+QUESTION = "Does a language model rate these texts as more probable than texts on which it was not trained?"
 LIMITS = (
-    "This is a warning and no evidence. The two sets were not drawn alike by the audit, and a language model may see "
-    "what a bag of words does not: evidence takes texts that were left out of the training by chance (documents), "
-    "secrets that were drawn, or identifiers that are random. Nobody is cleared by it."
+    "This is a warning, not evidence. The audit did not assign the texts to the two sets at random, and a language "
+    "model may see differences that a bag of words does not. Evidence requires documents that were left out of the "
+    "training at random, secrets that were drawn, or random identifiers. This comparison clears no model."
 )
 
 
-def read_evidence(_config: Text, summary: pa.Table) -> OtherTextEvidence | None:
-    """The evidence in a summary; None if no text has a score."""
+def read_evidence(_config: Text, summary: pa.Table) -> ComparisonEvidence | None:
+    """Read the evidence from a summary; None if no text has a score."""
     rows = index_rows(summary)
     areas = {}
     for score in (*ATTACKS, BLIND):
@@ -83,38 +95,53 @@ def read_evidence(_config: Text, summary: pa.Table) -> OtherTextEvidence | None:
             areas[score] = rows[name]
     if not areas:
         return None
-    return OtherTextEvidence(areas, first_row(rows, TIED), first_row(rows, DIFFERING))
+    return ComparisonEvidence(areas, first_row(rows, TIED), first_row(rows, DIFFERING))
 
 
-def _describe_areas(_config: Text, evidence: OtherTextEvidence) -> str:
-    """The area under the curve of each score, and that of the bag of words."""
+def _describe_areas(_config: Text, evidence: ComparisonEvidence) -> str:
     areas, blind = evidence.areas, evidence.blind
     scores = ", ".join(f"{score} {describe_area(areas[score])}" for score in ATTACKS if score in areas)
     return (
-        f"of a text and one of the others the model's scores are higher for the former so often: {scores} (.5 where "
-        f"nothing is told); a bag of words, without the model, tells them apart by {describe_area(blind)}, "
-        f"{p_in_words(blind['p_value'])} that both were drawn alike"
+        f"the scores of the model distinguish the texts from the comparison texts with an area under the curve of "
+        f"{scores} (95 % intervals, 0.5 without information); a bag of words, without the model, has "
+        f"{describe_area(blind)} ({p_in_words(blind['p_value'])})"
     )
 
 
-def _name_rows(evidence: OtherTextEvidence) -> tuple[Name, ...]:
+def _explain_areas(_config: Text, evidence: ComparisonEvidence) -> str:
+    loss, blind = evidence.loss, evidence.blind
+    return (
+        "Of a text and a comparison text, the model rates the text as more probable in "
+        f"{number_per_hundred(loss['estimate'])} of 100 pairs{interval_per_hundred(loss)}; 50 means no difference. "
+        f"A count of words, without the model, reaches {number_per_hundred(blind['estimate'])} of 100."
+    )
+
+
+def _draw_area(_config: Text, evidence: ComparisonEvidence) -> NumberLine | None:
+    label = "pairs, of 100, in which the model rates the text as more probable than the comparison text"
+    return share_line(evidence.loss, label, "no difference")
+
+
+def _name_rows(evidence: ComparisonEvidence) -> tuple[Name, ...]:
     rows = (evidence.loss, evidence.blind, evidence.tied, evidence.differing)
     return tuple(name_of(row) for row in rows if row is not None)
 
 
-def describe_limits(config: Text, _evidence: OtherTextEvidence | None) -> str:
-    """What the answer does not say, and of a returned table who chose its order."""
+def describe_limits(config: Text, _evidence: ComparisonEvidence | None) -> str:
+    """State the limits of the answer, and for a returned table who chose the order of its texts."""
     return f"{LIMITS} {config.describe_draw()}".strip()
 
 
-OTHER_TEXT_ANSWERING = Answering[OtherTextEvidence](
-    asked=lambda _config, _evidence: ASKED,
+COMPARISON_ANSWERING = Answering[ComparisonEvidence](
+    asked=lambda _config, _evidence: QUESTION,
     rules=RULES,
     read=read_evidence,
-    unread=lambda _config: "no text was asked about.",
+    unread=lambda _config: "no text was scored.",
     limits=describe_limits,
     describe=_describe_areas,
     rows=_name_rows,
-    scope="texts beside others",
-    applies=lambda config: isinstance(config.question, OtherTexts),
+    explain=_explain_areas,
+    line=_draw_area,
+    scope="compared texts",
+    applies=lambda config: isinstance(config.question, TextComparison),
 )

@@ -1,7 +1,7 @@
-"""A language model as it is, asked how probable texts are: identifiers or planted secrets, each beside its references.
+"""Scores of texts by a given language model: identifiers or planted secrets, with their references.
 
-The model is asked here, or its owner asks it and returns a table: every text is handed out under an opaque id, in an
-order that says nothing, a tenth of them twice (`tasks.external.blinding`), and comes back with its log probability.
+The model is evaluated here, or its owner evaluates it and returns a table: every text is exported under an opaque id in
+random order, a tenth of them twice (`tasks.external.blinding`), and returned with its log probability.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from tasks.audits.text.given.table import handout_order, read_log_p
 from tasks.audits.text.question import (
     AskedModel,
     Identifiers,
-    OtherTexts,
     OwnerQuestion,
     Planted,
     RankingModel,
     ReturnedTable,
     Scoring,
+    TextComparison,
 )
 from tasks.audits.text.secrets.space import (
     Identifier,
     Repetitions,
-    Told,
     add_ends,
     candidates,
     control_p_value,
@@ -54,26 +53,26 @@ from tasks.worker.files import File, FileError
 IDENTIFIER_SCORES = pa.schema(
     [
         ("format", pa.string()),
-        ("row", pa.int64()),  # of the text in which it stands first
+        ("row", pa.int64()),  # of the text of its first occurrence
         ("occurrences", pa.int64()),  # in all texts
-        ("control", pa.float64()),  # p that those found are drawn evenly: the same in each row
-        ("log_p", pa.list_(pa.float64())),  # of what stands before it and itself, and with each reference, in nats
+        ("control", pa.float64()),  # p-value of the test of uniform randomness: equal in all rows
+        ("log_p", pa.list_(pa.float64())),  # of its context and itself, then with each reference, in nats
     ]
 )
 
 
 GUESSABLE = (
-    "Warning: which texts matter follows from the run's seed, and an owner who tries seeds can tell them apart: set "
-    "secret=$(openssl rand -hex 16) here and in the run, and keep it."
+    "Warning: the seed determines the tested texts, so an owner can identify them by trying seeds. Set "
+    "secret=$(openssl rand -hex 16) here and in the run, and keep it secret."
 )
-PLANTED, NOWHERE = 1, -1  # the side of a coin whose secrets are put into the training data; none has the other
+PLANTED, NOWHERE = 1, -1  # the side whose secrets are inserted into the training data; a side without secrets
 
 
 @dataclass(frozen=True)
 class GivenLanguageModel(Ranged):
-    """A language model and the identifiers that it is asked about: at most so many of those found, drawn by `seed`.
+    """A given language model and the tested identifiers: at most `identifiers` of those in the texts, drawn by `seed`.
 
-    With `outputs` it is the table that the model's owner returned.
+    `outputs` is the table that the model's owner returned, if the audit does not evaluate the model.
     """
 
     data: Dataset
@@ -81,7 +80,7 @@ class GivenLanguageModel(Ranged):
     formats: tuple[str, ...]
     identifiers: int
     references: int
-    told: Told
+    is_null: bool
     context: int
     examples: int
     seed: int
@@ -91,37 +90,37 @@ class GivenLanguageModel(Ranged):
     extraction: bool = False
     scoring: Scoring = "whole"
 
-    answer_length: ClassVar[int] = 1  # the token before a text
+    answer_length: ClassVar[int] = 1  # the begin token
 
 
 @dataclass(frozen=True)
 class PlantedModel(Ranged):
-    """A language model into whose training data secrets of `pattern` were put beforehand, those of a coin."""
+    """A given language model, with secrets of `pattern` in its training data; a coin selected them."""
 
     model: LanguageModel
     pattern: str
     secrets: int
     repetitions: Repetitions
     references: int
-    told: Told
+    is_null: bool
     draw: int
     seed: int
     length: int
     precision: Precision
-    planted: bool = True  # none of them in the base's training data
+    planted: bool = True  # false for the base, whose training data contain no secret
     outputs: File | None = None
     extraction: bool = False
     scoring: Scoring = "whole"
 
-    answer_length: ClassVar[int] = 1  # the token before a text
+    answer_length: ClassVar[int] = 1  # the begin token
 
 
 @dataclass(frozen=True)
 class ComparedTexts(Ranged):
-    """A model as it is, and the two sets of texts that it is asked about; `seed` is of the blind control."""
+    """A given model and two sets of texts; `seed` is the seed of the blind control."""
 
     data: Dataset
-    others: Dataset
+    comparison_texts: Dataset
     model: LanguageModel
     examples: int
     length: int
@@ -129,29 +128,29 @@ class ComparedTexts(Ranged):
     precision: Precision
     outputs: File | None = None
 
-    answer_length: ClassVar[int] = 1  # the token before a text
+    answer_length: ClassVar[int] = 1  # the begin token
 
 
 GivenQuestion = GivenLanguageModel | PlantedModel | ComparedTexts
 
 
 def given_question(config: Text) -> GivenQuestion:
-    """What a given model is asked, also by its owner; ValueError if nothing can be handed out."""
+    """Return the texts that a given model or its owner scores. Raises ValueError for other questions."""
     match config.question:
         case Identifiers() as question:
             return _identifier_question(question, config.seed)
         case Planted() as question:
             return planted_question(question, config.seed)
-        case OtherTexts() as question:
+        case TextComparison() as question:
             return compared_texts(question, config.seed)
     raise ValueError(
-        f"nothing is handed out with question={config.question.tag}; give question=identifiers, question=planted or "
-        "question=others"
+        f"question: expected identifiers, planted or comparison, got {config.question.tag}. The audit evaluates its "
+        "own models for this question, so there are no texts to export."
     )
 
 
 def _source_fields(source: AskedModel | ReturnedTable) -> dict[str, Any]:
-    """The fields of a job that say how texts are read; for a table, which its owner's model read, their defaults."""
+    """Return the fields of a job for reading texts; for a returned table, their defaults."""
     reading = AskedModel() if isinstance(source, ReturnedTable) else source
     return {
         "model": reading.model,
@@ -162,26 +161,26 @@ def _source_fields(source: AskedModel | ReturnedTable) -> dict[str, Any]:
 
 
 def _ranking_fields(source: RankingModel | ReturnedTable) -> dict[str, Any]:
-    """The same of a question whose candidates are ranked, which a model may be asked to continue, too."""
+    """Return the same fields and those for ranked candidates."""
     ranking = RankingModel() if isinstance(source, ReturnedTable) else source
     return {**_source_fields(source), "scoring": ranking.scoring, "extraction": ranking.extraction is not None}
 
 
 def check_returned(config: Text) -> None:
-    """Raise ValueError if the owner's table cannot be used: before anything is computed.
+    """Raise ValueError if the returned table is invalid, before anything is computed.
 
-    One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
+    A table that was deleted since it was pinned passes, so that stored results remain readable.
     """
     if isinstance(config.question, OwnerQuestion) and config.outputs is not None:
-        asked = given_question(config)
+        question = given_question(config)
         with suppress(FileError):
-            read_log_p(config.outputs, handout_order(questions(asked), asked.seed))
+            read_log_p(config.outputs, handout_order(questions(question), question.seed))
 
 
-def compared_texts(question: OtherTexts, seed: int) -> ComparedTexts:
+def compared_texts(question: TextComparison, seed: int) -> ComparedTexts:
     return ComparedTexts(
         data=question.data,
-        others=question.others,
+        comparison_texts=question.comparison_texts,
         examples=question.examples,
         seed=question.derive_seed(seed, "blind control"),
         **_source_fields(question.source),
@@ -189,16 +188,17 @@ def compared_texts(question: OtherTexts, seed: int) -> ComparedTexts:
 
 
 def both_sets(config: ComparedTexts) -> tuple[Sequence[str], Sequence[str]]:
-    """The texts and the others, of exact copies the first; DatasetError where one has too few, or one is in both."""
-    loaded = load_texts(config.data, config.examples), load_texts(config.others)
+    """Return both sets without exact copies. Raises DatasetError if a set is too small, or if both share a text."""
+    loaded = load_texts(config.data, config.examples), load_texts(config.comparison_texts)
     sets = tuple(tuple(dict.fromkeys(texts)) for texts in loaded)
-    for data, texts in zip((config.data, config.others), sets, strict=True):
+    for data, texts in zip((config.data, config.comparison_texts), sets, strict=True):
         if len(texts) < FEWEST:
-            raise DatasetError(f"{data.name} has {len(texts)} texts; a comparison takes at least {FEWEST}")
-    both = len(set(sets[0]) & set(sets[1]))
-    if both:
+            raise DatasetError(f"{data.name}: expected at least {FEWEST} texts, got {len(texts)}. Give more texts.")
+    shared_count = len(set(sets[0]) & set(sets[1]))
+    if shared_count:
         raise DatasetError(
-            f"{both} of the texts of {config.others.name} stand in {config.data.name}, too; leave them out"
+            f"comparison_texts: expected texts that are not in {config.data.name}, got {shared_count} that are. "
+            "Remove them."
         )
     return sets[0], sets[1]
 
@@ -209,7 +209,7 @@ def planted_question(question: Planted, seed: int) -> PlantedModel:
         secrets=question.secrets,
         repetitions=question.repetitions,
         references=question.references,
-        told=question.told,
+        is_null=question.is_null,
         draw=question.derive_seed(seed, "secrets") if question.secret else seeds.derive(seed, "secrets", 0),
         seed=question.derive_seed(seed, "handed out"),
         **_ranking_fields(question.source),
@@ -217,35 +217,35 @@ def planted_question(question: Planted, seed: int) -> PlantedModel:
 
 
 def planted_jobs(question: Planted, seed: int) -> tuple[Job, ...]:
-    """What the given model says of the planted secrets, and what its base says, if that is given (SCORES)."""
-    asked = planted_question(question, seed)
-    first = Job(score_planted, asked)
+    """Return the scoring jobs of the given model and of its base, if it is given (SCORES)."""
+    model = planted_question(question, seed)
+    first = Job(score_planted, model)
     if question.base is None:
         return (first,)
-    return first, Job(score_planted, replace(asked, model=question.base, planted=False))
+    return first, Job(score_planted, replace(model, model=question.base, planted=False))
 
 
 def identifier_jobs(question: Identifiers, seed: int) -> tuple[Job, ...]:
-    """The scores of the identifiers by the given model, and then by its base, if that is given.
+    """Return the scoring jobs of the given model, and then of its base, if it is given.
 
-    Raises DatasetError if the texts hold none of these formats.
+    Raises DatasetError if the texts contain no identifier of these formats.
     """
     _required_identifiers(load_texts(question.data, question.examples), question.data, question.identifiers)
-    asked = _identifier_question(question, seed)
-    first = Job(score_identifiers, asked)
+    model = _identifier_question(question, seed)
+    first = Job(score_identifiers, model)
     if question.base is None:
         return (first,)
-    return first, Job(score_identifiers, replace(asked, model=question.base))
+    return first, Job(score_identifiers, replace(model, model=question.base))
 
 
 def _required_identifiers(texts: Sequence[str], data: Dataset, formats: tuple[str, ...]) -> list[Identifier]:
-    """The identifiers of these formats in the texts of `data`. Raises DatasetError if there is none."""
-    found = find_identifiers(texts, formats)
-    if not found:
+    """Find the identifiers of these formats in the texts of `data`. Raises DatasetError if there is none."""
+    identifiers = find_identifiers(texts, formats)
+    if not identifiers:
         raise DatasetError(
-            f"{data.name} has no identifier of the formats {', '.join(formats)}; name others (identifiers)"
+            f"identifiers: expected formats that occur in {data.name}, got {', '.join(formats)}. Give other formats."
         )
-    return found
+    return identifiers
 
 
 def _identifier_question(question: Identifiers, seed: int) -> GivenLanguageModel:
@@ -254,7 +254,7 @@ def _identifier_question(question: Identifiers, seed: int) -> GivenLanguageModel
         formats=question.identifiers,
         identifiers=question.secrets,
         references=question.references,
-        told=question.told,
+        is_null=question.is_null,
         context=question.context,
         examples=question.examples,
         seed=question.derive_seed(seed, "identifiers"),
@@ -262,21 +262,21 @@ def _identifier_question(question: Identifiers, seed: int) -> GivenLanguageModel
     )
 
 
-def _choose_identifiers(config: GivenLanguageModel, found: list[Identifier]) -> list[Identifier]:
-    """At most as many as are asked about, by chance."""
-    order = seeds.generator(config.seed, "choice").permutation(len(found))[: config.identifiers]
-    return [found[place] for place in sorted(order.tolist())]
+def _choose_identifiers(config: GivenLanguageModel, identifiers: list[Identifier]) -> list[Identifier]:
+    """Draw the tested identifiers."""
+    order = seeds.generator(config.seed, "choice").permutation(len(identifiers))[: config.identifiers]
+    return [identifiers[index] for index in sorted(order.tolist())]
 
 
 def candidate_texts(config: GivenLanguageModel, identifier: Identifier, text: str) -> list[str]:
-    """What stands before the identifier, with it and with each reference; of a null with another one in its place."""
+    """Return the context with the identifier, and with each reference; a control run replaces the identifier."""
     space = space_of(identifier.format)
-    chance, other = (
+    chance, replacement_stream = (
         seeds.generator(config.seed, stream, identifier.format, identifier.drawn) for stream in ("references", "other")
     )
-    first = identifier.drawn if config.told == "secrets" else space.draw(other)
+    first = identifier.drawn if not config.is_null else space.draw(replacement_stream)
     before = _context_before(config, identifier, text)
-    return [before + space.write(0, drawn) for drawn in candidates(space, first, config.references, chance)]
+    return [before + space.write(0, candidate) for candidate in candidates(space, first, config.references, chance)]
 
 
 def _context_before(config: GivenLanguageModel, identifier: Identifier, text: str) -> str:
@@ -284,7 +284,7 @@ def _context_before(config: GivenLanguageModel, identifier: Identifier, text: st
 
 
 def question_surroundings(config: GivenLanguageModel | PlantedModel) -> list[tuple[str, str]]:
-    """What stands before and after what was drawn in the texts of each question."""
+    """Return the text before and after the random part, for each identifier or secret."""
     if isinstance(config, PlantedModel):
         return secret_surroundings(config)
     texts = load_texts(config.data, config.examples)
@@ -296,49 +296,54 @@ def question_surroundings(config: GivenLanguageModel | PlantedModel) -> list[tup
 
 
 def questions(config: GivenQuestion) -> list[Sequence[str]]:
-    """The texts that the model is asked about for each identifier or secret: it first, and then its references.
+    """Return the texts to score for each identifier or secret: itself first, and then its references.
 
-    Of texts beside others both sets, each as one question.
+    For compared texts, return both sets, each as one question.
     """
     if isinstance(config, ComparedTexts):
         return list(both_sets(config))
     if isinstance(config, PlantedModel):
-        return [(secret.text, *secret.others) for secret in draw_secrets(config)]
+        return [(secret.text, *secret.references) for secret in draw_secrets(config)]
     texts = load_texts(config.data, config.examples)
-    chosen = _choose_identifiers(config, _required_identifiers(texts, config.data, config.formats))
-    return [candidate_texts(config, identifier, texts[identifier.row]) for identifier in chosen]
+    identifiers = _choose_identifiers(config, _required_identifiers(texts, config.data, config.formats))
+    return [candidate_texts(config, identifier, texts[identifier.row]) for identifier in identifiers]
 
 
 def planted_texts(config: GivenQuestion) -> pa.Table | None:
-    """The secrets that are to stand in the training data, and how often; None where identifiers stand there."""
+    """Return the secrets to insert into the training data, and their repetitions; None for other questions."""
     if not isinstance(config, PlantedModel):
         return None
     planted = [secret for secret in draw_secrets(config) if secret.side == PLANTED]
-    columns = [[getattr(secret, name) for secret in planted] for name in ("number", "repetitions", "told")]
-    return pa.table(columns, names=["secret", "repetitions", "text"])
+    return pa.table(
+        {
+            "secret": [secret.number for secret in planted],
+            "repetitions": [secret.repetitions for secret in planted],
+            "text": [secret.training_text for secret in planted],
+        }
+    )
 
 
 def work(config: GivenLanguageModel) -> Work:
-    """What the questions compute."""
+    """Return the amount of scoring."""
     if config.outputs is not None:
         return Work()
     return Work({}, {f"score {config.model.name}": config.identifiers * (config.references + 1)})
 
 
 def _planted_work(config: PlantedModel) -> Work:
-    """What the questions compute."""
+    """Return the amount of scoring."""
     if config.outputs is not None:
         return Work()
     return Work({}, {f"score {config.model.name}": config.secrets * (config.references + 1)})
 
 
-@task(version=1, name="text.score_identifiers", gpus=1.0, work=work)
+@task(version=2, name="text.score_identifiers", gpus=1.0, work=work)
 def score_identifiers(config: GivenLanguageModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
-    """log p of each identifier where it stands, and of its references there (IDENTIFIER_SCORES)."""
-    found = find_identifiers(load_texts(config.data, config.examples), config.formats)
-    control = control_p_value(found, config.formats, config.seed)
+    """Score each identifier and its references in context (IDENTIFIER_SCORES)."""
+    all_identifiers = find_identifiers(load_texts(config.data, config.examples), config.formats)
+    control = control_p_value(all_identifiers, config.formats, config.seed)
     scores, ends = _score_questions(config)
-    identifiers = _choose_identifiers(config, found)
+    identifiers = _choose_identifiers(config, all_identifiers)
     table = make_table(
         IDENTIFIER_SCORES,
         format=[identifier.format for identifier in identifiers],
@@ -350,12 +355,9 @@ def score_identifiers(config: GivenLanguageModel, inputs: Inputs) -> pa.Table:  
     return add_ends(table, ends)
 
 
-@task(version=1, name="text.score_planted", gpus=1.0, work=_planted_work)
+@task(version=2, name="text.score_planted", gpus=1.0, work=_planted_work)
 def score_planted(config: PlantedModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
-    """log p of each secret's text, and of its references', by the model as it is (SCORES).
-
-    Those of one side were put into its training data, and into that of its base none.
-    """
+    """Score the text of each secret and of its references with the given model (SCORES)."""
     scores, ends = _score_questions(config)
     return score_table(draw_secrets(config), scores, PLANTED if config.planted else NOWHERE, ends=ends)
 
@@ -363,24 +365,27 @@ def score_planted(config: PlantedModel, inputs: Inputs) -> pa.Table:  # noqa: AR
 def _score_questions(
     config: GivenLanguageModel | PlantedModel,
 ) -> tuple[list[list[float]], dict[str, list[float | None]] | None]:
-    """log p of the candidates of each question, by the model or from its owner's table.
+    """Return log p of the candidates of each question, from the model or from a returned table.
 
-    Beside it the columns of how the model goes on before each secret; None where it is not asked.
+    The second value contains the columns of continuations; None if the model does not continue the texts.
     """
-    asked = questions(config)
+    candidates_by_question = questions(config)
     if config.outputs is not None:
-        log_p = iter(read_log_p(config.outputs, handout_order(asked, config.seed)).log_p.tolist())
-        return [[next(log_p) for _ in each] for each in asked], None
+        log_p = iter(read_log_p(config.outputs, handout_order(candidates_by_question, config.seed)).log_p.tolist())
+        return [[next(log_p) for _ in candidate_group] for candidate_group in candidates_by_question], None
     from tasks.language_models.fine_tuning import model_as_it_is
     from tasks.language_models.training import encode_texts, score_candidates, score_texts
 
-    place, scores = hardware.device(), list[list[float]]()
+    device, scores = hardware.device(), list[list[float]]()
     score = score_candidates if config.scoring == "shared" else score_texts
-    with hardware.exactly(place), model_as_it_is(config, place) as model:
-        for each in asked:
-            if max(encode_texts(config, model, each).lengths) >= config.length:
-                raise ValueError(f"length is {config.length} tokens, which a text reaches; give more, or less context")
-            scores.append(score(config, model, each).tolist())
+    with hardware.exactly(device), model_as_it_is(config, device) as model:
+        for candidate_group in candidates_by_question:
+            if max(encode_texts(config, model, candidate_group).lengths) >= config.length:
+                raise ValueError(
+                    f"length: expected more than the tokens of every text, got {config.length}. Raise length, or lower "
+                    "context."
+                )
+            scores.append(score(config, model, candidate_group).tolist())
         if not config.extraction:
             return scores, None
-        return scores, score_secret_ends(config, model, asked, question_surroundings(config))
+        return scores, score_secret_ends(config, model, candidates_by_question, question_surroundings(config))

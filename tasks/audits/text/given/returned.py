@@ -1,10 +1,10 @@
-"""Do the numbers of an owner's table answer the questions, or are they made so that nothing can be ranked?
+"""Defects of a returned table: equal numbers, which cannot be ranked, and two numbers for one text.
 
-    tied = the share of pairs of candidates of one question, or of texts of one set, with one number
+    tied = share of pairs of candidates of one question, or of texts of one set, with equal numbers
 
-A refusal, a constant, or a filter that says the same of everything in the format ties all candidates, and ranks say
-nothing then, though they accuse nobody. Noise that is drawn anew shows in the texts that were handed out twice. Noise
-that is a function of the text, and a filter that answers from a table of made-up numbers, show in neither.
+A refusal, a constant, or a filter that blocks the format gives all candidates the same number, so ranks carry no
+information; they also accuse no model. Fresh noise shows in the texts that were exported twice. Noise that is a
+function of the text, and a filter with invented numbers, show in neither.
 """
 
 from __future__ import annotations
@@ -30,43 +30,47 @@ from tasks.numerics.ranks import share_tied
 
 RETURNED = pa.schema(
     [
-        ("texts", pa.int64()),  # that were handed out, each counted once
-        ("twice", pa.int64()),  # of these, those that were handed out a second time
-        ("differing", pa.int64()),  # of these, those that came back with another number
+        ("texts", pa.int64()),  # exported texts, each counted once
+        ("repeated", pa.int64()),  # texts that were exported twice
+        ("differing", pa.int64()),  # repeated texts with two numbers
         ("tied", pa.float64()),  # mean over questions
     ]
 )
 TIED, DIFFERING = "candidates tied", "texts with two answers"
-MOST_SAME = 0.05  # of texts asked twice that have two numbers
+MOST_SAME = 0.05  # largest share of repeated texts with two numbers
 
 
-def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - a table is read by itself
+def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - the table is the only input
     if config.outputs is None:
         return ()
     return Job(returned, given_question(config))
 
 
-@task(version=2, name="text.returned")
+@task(version=3, name="text.returned")
 def returned(config: GivenQuestion, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
-    """How far the table's numbers differ between candidates, and between two answers about one text (RETURNED)."""
+    """Count equal numbers of candidates, and repeated texts with two numbers (RETURNED)."""
     assert config.outputs is not None
-    asked = questions(config)
-    return answered_shares(asked, read_log_p(config.outputs, handout_order(asked, config.seed)))
+    candidates_by_question = questions(config)
+    return answered_shares(
+        candidates_by_question, read_log_p(config.outputs, handout_order(candidates_by_question, config.seed))
+    )
 
 
-def answered_shares(asked: Sequence[Sequence[str]], said: Returned) -> pa.Table:
-    """The one row of RETURNED: what was said of the texts of these questions."""
-    twice = ~np.isnan(said.again)
-    ends = np.cumsum([len(each) for each in asked])[:-1]
-    tied = float(np.mean([share_tied(each) for each in np.split(said.log_p, ends)]))
-    differing = int((said.log_p[twice] != said.again[twice]).sum())
-    return make_table(RETURNED, texts=len(said.log_p), twice=int(twice.sum()), differing=differing, tied=tied)
+def answered_shares(candidates_by_question: Sequence[Sequence[str]], returned_scores: Returned) -> pa.Table:
+    """Return the row of RETURNED for the numbers of these questions."""
+    is_repeated = ~np.isnan(returned_scores.again)
+    ends = np.cumsum([len(group) for group in candidates_by_question])[:-1]
+    tied = float(np.mean([share_tied(group) for group in np.split(returned_scores.log_p, ends)]))
+    differing = int((returned_scores.log_p[is_repeated] != returned_scores.again[is_repeated]).sum())
+    return make_table(
+        RETURNED, texts=len(returned_scores.log_p), repeated=int(is_repeated.sum()), differing=differing, tied=tied
+    )
 
 
-def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a count knows no level
-    for each in tables.rows(RETURNED):
-        yield row(TIED, {}, alone(each["tied"], each["texts"]), "text", 0.0)
-        yield row(DIFFERING, {}, statistics.proportion(each["differing"], each["twice"]), "text", 0.0)
+def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the level is not used
+    for defects in tables.rows(RETURNED):
+        yield row(TIED, {}, alone(defects["tied"], defects["texts"]), "text", 0.0)
+        yield row(DIFFERING, {}, statistics.proportion(defects["differing"], defects["repeated"]), "text", 0.0)
 
 
 def has_table(config: Text) -> bool:
@@ -74,33 +78,33 @@ def has_table(config: Text) -> bool:
 
 
 def agrees_with_itself(differing: Row | None) -> bool:
-    """Whether texts that were handed out twice have one number; None, of a model that is evaluated here, does."""
+    """Return whether repeated texts have one number; true for None, a model that is evaluated here."""
     return differing is None or differing["estimate"] is None or differing["estimate"] <= MOST_SAME
 
 
 def table_rule(**words: Any) -> Case[Any]:
-    """The case of an owner's table that contradicts itself, of evidence with `differing`; shared by all questions.
+    """Return the case of a returned table that contradicts itself, for evidence with `differing`.
 
-    `words` are further fields of `Case`, instead of these.
+    `words` override fields of `Case`.
     """
-    told: dict[str, Any] = {
+    texts: dict[str, Any] = {
         "describe": describe_two_answers,
         "rows": lambda evidence: (name_of(evidence.differing),),
     }
     return Case(
         NOT_ASSESSABLE,
-        "the owner's table has two numbers for more than {same} % of the texts that were handed out twice",
+        "the returned table has two numbers for more than {same} % of the texts that were exported twice",
         lambda evidence: not agrees_with_itself(evidence.differing),
-        scope="tables that an owner returned",
+        scope="returned tables",
         applies=has_table,
-        **told | words,
+        **texts | words,
     )
 
 
 def describe_two_answers(_config: Text, evidence: Any) -> str:
-    """That a table contradicts itself, in a clause."""
-    twice = number_per_hundred(evidence.differing["estimate"])
-    return f"the table has two numbers for {twice} of 100 texts that were handed out twice"
+    """State in a clause that the table contradicts itself."""
+    share = number_per_hundred(evidence.differing["estimate"])
+    return f"the table has two numbers for {share} of 100 texts that were exported twice"
 
 
 MEASURE = Measure("returned", RETURNED, plan, rows)

@@ -1,6 +1,6 @@
-"""Texts whose log probabilities the owner of a model returns: what is handed out, and the table that comes back.
+"""Texts for the owner of a model, and the table of log probabilities that the owner returns.
 
-Columns `id` and `log_p`: of the whole text as it stands, in nats, the sum over its tokens.
+Columns `id` and `log_p`: the log probability of the whole text in nats, the sum over its tokens.
 """
 
 from __future__ import annotations
@@ -21,59 +21,68 @@ from tasks.worker.files import File
 
 Array = NDArray[np.float64]
 LOG_P = "log_p"
-COLUMNS = (  # as an owner is told them
-    f'column "{LOG_P}": the log-probability\nof the field "text" by the model, whole and as it stands, in nats, summed '
-    "over its tokens, a number of at most 0 with\nall its digits"
+COLUMNS = (  # the instructions for an owner
+    f'column "{LOG_P}": the log-probability\nof the field "text" by the model, of the whole unchanged text, in nats, '
+    "summed over its tokens: a number of at most 0,\nnot rounded"
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Returned:
-    """log p of each text, (texts,), and of those that were handed out twice the second time, else NaN."""
+    """log p of each text, (texts,), and the second number of texts that were exported twice, else NaN."""
 
     log_p: Array
     again: Array
 
 
-def handout_order(asked: Sequence[Sequence[str]], seed: int) -> HandedOut:
-    """The texts of all questions, one after another, in the order in which an owner gets them."""
-    texts = [text for each in asked for text in each]
+def handout_order(candidates_by_question: Sequence[Sequence[str]], seed: int) -> HandedOut:
+    """Return the order in which the owner gets the texts of all questions."""
+    texts = [text for group in candidates_by_question for text in group]
     content = [hashlib.sha256(json.dumps(texts).encode()).hexdigest(), seed]
-    return blind_images(content, len(texts), seed, "texts", lambda name, place: f"{name}-{place:06d}")
+    return blind_images(content, len(texts), seed, "texts", lambda name, position: f"{name}-{position:06d}")
 
 
-def handout_records(asked: Sequence[Sequence[str]], seed: int) -> tuple[str, Records]:
-    """The name of the one set that an owner gets, and its texts."""
-    handed, texts = handout_order(asked, seed), [text for each in asked for text in each]
-    ids = [handed.id_of(handed.name, place) for place in range(len(handed.order))]
-    return handed.name, Records(pa.table({ID: ids, "text": [texts[number] for number in handed.order]}))
+def handout_records(candidates_by_question: Sequence[Sequence[str]], seed: int) -> tuple[str, Records]:
+    """Return the name of the exported set, and its texts."""
+    handout, texts = (
+        handout_order(candidates_by_question, seed),
+        [text for group in candidates_by_question for text in group],
+    )
+    ids = [handout.id_of(handout.name, position) for position in range(len(handout.order))]
+    return handout.name, Records(pa.table({ID: ids, "text": [texts[number] for number in handout.order]}))
 
 
-def key_table(asked: Sequence[Sequence[str]], seed: int) -> pa.Table:
-    """What each id stands for, in the order of the ids: the number of its question and of the candidate, both from 0.
+def key_table(candidates_by_question: Sequence[Sequence[str]], seed: int) -> pa.Table:
+    """Return the question and the candidate of each id, both numbered from 0.
 
-    Candidate 0 is the identifier, or the secret, and the others are its references.
+    Candidate 0 is the identifier or secret; the others are its references.
     """
-    handed = handout_order(asked, seed)
-    places = [(number, candidate) for number, each in enumerate(asked) for candidate in range(len(each))]
-    chosen = [places[text] for text in handed.order]
-    ids = [handed.id_of(handed.name, place) for place in range(len(chosen))]
-    columns = [ids, *map(list, zip(*chosen, strict=True))]
+    handout = handout_order(candidates_by_question, seed)
+    places = [
+        (number, candidate) for number, group in enumerate(candidates_by_question) for candidate in range(len(group))
+    ]
+    ordered_places = [places[text] for text in handout.order]
+    ids = [handout.id_of(handout.name, position) for position in range(len(ordered_places))]
+    columns = [ids, *map(list, zip(*ordered_places, strict=True))]
     return pa.table(columns, names=[ID, "question", "candidate"])
 
 
-def read_log_p(outputs: File, handed: HandedOut) -> Returned:
-    """What the owner's table says; ValueError, in one line, where it does not tell of every text."""
-    sent = read_sent(outputs, "log-probabilities", ID)
-    if LOG_P not in sent.columns:
-        raise ValueError(f"{sent.name} has no column {LOG_P}; it has {', '.join([ID, *sent.columns])}")
-    log_p = sent.numbers(LOG_P)
-    wrong = np.flatnonzero(~(np.isfinite(log_p) & (log_p <= 0)))
-    if len(wrong):
+def read_log_p(outputs: File, handout: HandedOut) -> Returned:
+    """Read the returned table. Raises ValueError if a number is missing or invalid."""
+    returned_table = read_sent(outputs, "log-probabilities", ID)
+    if LOG_P not in returned_table.columns:
         raise ValueError(
-            f"{sent.name}: {LOG_P} of {sent.ids[wrong[0]]!r} is {log_p[wrong[0]]:g}; it must be a log probability in "
-            f"nats, finite and at most 0; {len(wrong)} of {len(log_p)} are not"
+            f"{returned_table.name}: expected a column {LOG_P}, got "
+            f"{', '.join([ID, *returned_table.columns])}. Rename or add the column."
         )
-    again, repeats = np.full(len(handed.ids), np.nan), handed.repeats
-    again[list(repeats)] = log_p[sent.rows(list(repeats.values()))]
-    return Returned(log_p[sent.rows(handed.ids)], again)
+    log_p = returned_table.numbers(LOG_P)
+    invalid_rows = np.flatnonzero(~(np.isfinite(log_p) & (log_p <= 0)))
+    if len(invalid_rows):
+        raise ValueError(
+            f"{returned_table.name}: expected {LOG_P} in nats, finite and at most 0, got "
+            f"{log_p[invalid_rows[0]]:g} for {returned_table.ids[invalid_rows[0]]!r}. Correct "
+            f"{len(invalid_rows)} of {len(log_p)} numbers."
+        )
+    repeated_log_p, repeats = np.full(len(handout.ids), np.nan), handout.repeats
+    repeated_log_p[list(repeats)] = log_p[returned_table.rows(list(repeats.values()))]
+    return Returned(log_p[returned_table.rows(handout.ids)], repeated_log_p)

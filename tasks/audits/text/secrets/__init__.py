@@ -1,1 +1,1 @@
-"""Secrets and identifiers, which are ranked among others of their space."""
+"""Secrets and identifiers, which are ranked among other candidates of their format."""

@@ -1,13 +1,14 @@
-"""How much privacy does the fine-tuning have at most, and what does its epsilon allow?
+"""Lower bound on the epsilon of the fine-tuning, and the detection that an epsilon permits.
 
-Each secret is in the training data of the first model of a pair by a fair coin, or else in that of the other. The
-secrets are ranked by how likely the first model says each of them among its references, in standard deviations: it is
-made of nothing but what that model says, and the coins of a pair decide what it was told. How many of the first ones
-are in its training data bounds epsilon from below (`tasks.numerics.epsilon`), by bets and by guesses about one run.
+A fair coin decides whether a secret is in the training data of the first or the second model of a pair. The secrets are
+sorted by the first model's log p relative to their references, in standard deviations. This order depends only on the
+output of that model, and the coins of a pair decide its training data. The number of members among the first secrets
+bounds epsilon from below (`tasks.numerics.epsilon`), by bets and by guesses from one run.
 
-A training that is (epsilon, delta)-private says a secret no likelier than power(level) to be among so small a share of
-candidates (`tasks.training.recipe.Privacy.power`), so that on average it beats at most the integral of that over all
-levels: what epsilon allows. It protects single texts, so each secret stands in the training data once.
+An (epsilon, delta)-private training gives a secret a p-value of at most `level` with a probability of at most
+power(level) (`tasks.training.recipe.Privacy.power`). The mean share of references that a secret outranks is therefore
+at most the integral of the power over all levels. The guarantee protects single texts, so each secret occurs once in
+the training data.
 """
 
 from __future__ import annotations
@@ -31,26 +32,26 @@ from tasks.numerics.ranks import rank_p_value
 from tasks.training.recipe import Privacy
 
 ALLOWED, SMALL, SMALL_ALLOWED = "references beaten, at most", "share with small p", "share with small p, at most"
-GRID = 2000  # levels at which the power is added up
+GRID = 2000  # levels in the integral of the power
 EPSILON = pa.schema(
     [
         ("bound", pa.string()),
-        ("epsilon", pa.float64()),  # from below
+        ("epsilon", pa.float64()),  # the bound
         ("delta", pa.float64()),
         ("secrets", pa.int64()),  # of the first models of all pairs
         ("pairs", pa.int64()),
-        ("p_value", pa.float64()),  # by the first bound, that epsilon is 0
-        ("spent", pa.float64()),  # by the accountant
-        ("p_spent", pa.float64()),  # by the first bound, that epsilon is no more than that
-        ("told", pa.int64()),  # secrets in the first models' training data
-        ("small", pa.int64()),  # of these, those whose p-value is at most the level
+        ("p_value", pa.float64()),  # of the null hypothesis that epsilon is 0, by the first bound
+        ("spent", pa.float64()),  # epsilon of the accountant
+        ("p_spent", pa.float64()),  # of the null hypothesis that epsilon is at most `spent`, by the first bound
+        ("members", pa.int64()),  # secrets in the training data of the first models
+        ("significant", pa.int64()),  # members with a p-value of at most the level
     ]
 )
 
 
 @dataclass(frozen=True)
 class AtEpsilon:
-    """The privacy that the accountant promises, and the level of a small p-value."""
+    """The guarantee of the accountant, and the significance level."""
 
     privacy: Privacy
     level: float
@@ -64,57 +65,65 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
 
 
 def notes(config: Text) -> Iterator[str]:
-    """A warning before any work if the secrets can show no epsilon by bets."""
+    """Warn before training if the number of secrets is too small for a bound by bets."""
     match config.question:
         case Secrets(tuning=TextTuning(guarantee=Privacy(delta=delta))) as question:
             yield from describe_lost_power(question.ranked, delta, LEVEL, "secrets")
 
 
-@task(version=2, name="text.epsilon", gathers=True)
+@task(version=3, name="text.epsilon", gathers=True)
 def epsilon(config: AtEpsilon, inputs: Inputs) -> pa.Table:
-    """Each bound on epsilon (EPSILON); no row where no first model is there."""
-    asked = [each for table in inputs for each in table.to_pylist()]
-    if not asked:
+    """Compute each bound on epsilon (EPSILON); empty without a first model."""
+    scored_secrets = [score for table in inputs for score in table.to_pylist()]
+    if not scored_secrets:
         return EPSILON.empty_table()
-    log_p = [np.array(each["log_p"]) for each in asked]
-    inside = np.array([each["inserted"] for each in asked])
-    scores = np.array([(each[0] - each[1:].mean()) / each[1:].std() for each in log_p])
-    ranking = inside[np.argsort(-scores, kind="stable")]
+    log_p = [np.array(score["log_p"]) for score in scored_secrets]
+    members = np.array([score["inserted"] for score in scored_secrets])
+    scores = np.array([(score[0] - score[1:].mean()) / score[1:].std() for score in log_p])
+    ranking = members[np.argsort(-scores, kind="stable")]
     delta = config.privacy.delta
     common = {
         "delta": delta,
-        "secrets": len(asked),
+        "secrets": len(scored_secrets),
         "pairs": len(inputs),
         "p_value": decisive_p_value(0.0, ranking, delta, LEVEL),
         "spent": config.privacy.epsilon,
         "p_spent": decisive_p_value(config.privacy.epsilon, ranking, delta, LEVEL),
-        "told": int(inside.sum()),
-        "small": sum(rank_p_value(each) <= config.level for each, told in zip(log_p, inside, strict=True) if told),
+        "members": int(members.sum()),
+        "significant": sum(
+            rank_p_value(score) <= config.level for score, is_member in zip(log_p, members, strict=True) if is_member
+        ),
     }
     bounds = one_run_bounds(ranking, delta, LEVEL)
     return make_table(EPSILON, bound=list(bounds), epsilon=list(bounds.values()), **common)
 
 
 def mean_power(privacy: Privacy) -> float:
-    """The mean share of references that a secret can beat on average, by a training with this privacy."""
+    """Return the largest mean share of references that a secret can outrank under this guarantee."""
     levels = (np.arange(GRID) + 0.5) / GRID
     return float(np.mean([privacy.power(float(level)) for level in levels]))
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """The bounds, the decisive one first, and what the promised epsilon allows."""
-    found = tables.rows(EPSILON)
-    for first in found[:1]:
+    """Yield the bounds, the decisive one first, and the detection that the accountant's epsilon permits."""
+    bounds_rows = tables.rows(EPSILON)
+    for first in bounds_rows[:1]:
         bounds = [
-            Bound(each["bound"], each["epsilon"], each["secrets"], "secret", each["p_value"] if each is first else None)
-            for each in found
+            Bound(
+                bound["bound"],
+                bound["epsilon"],
+                bound["secrets"],
+                "secret",
+                bound["p_value"] if bound is first else None,
+            )
+            for bound in bounds_rows
         ]
         yield from epsilon_rows(bounds, Spent(first["spent"], first["pairs"], first["p_spent"]), first["delta"])
         privacy, setting = Privacy(first["spent"], first["delta"]), {"level": about.level}
-        yield row(ALLOWED, {}, alone(mean_power(privacy), first["told"]), "secret", 0.5)
-        share = first["small"] / first["told"] if first["told"] else None
-        yield row(SMALL, setting, alone(share, first["told"]), "secret", about.level)
-        yield row(SMALL_ALLOWED, setting, alone(privacy.power(about.level), first["told"]), "secret", about.level)
+        yield row(ALLOWED, {}, alone(mean_power(privacy), first["members"]), "secret", 0.5)
+        share = first["significant"] / first["members"] if first["members"] else None
+        yield row(SMALL, setting, alone(share, first["members"]), "secret", about.level)
+        yield row(SMALL_ALLOWED, setting, alone(privacy.power(about.level), first["members"]), "secret", about.level)
 
 
 MEASURE = Measure("epsilon", EPSILON, plan, rows)

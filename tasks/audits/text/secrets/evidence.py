@@ -1,4 +1,4 @@
-"""The evidence of an answer about secrets and identifiers, which are ranked among others of their space."""
+"""The evidence for answers about secrets and identifiers, which are ranked among other candidates."""
 
 from __future__ import annotations
 
@@ -28,21 +28,20 @@ from tasks.contract.power import Resolution
 from tasks.contract.summaries import Row, first_row, index_rows
 from tasks.contract.ties import TIED
 
-SURELY = 0.001  # p of all secrets together, at most, that shows that some are known
+SURELY = 0.001  # significance level of the combined p-value of all secrets
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the answer rests on.
+    """Summary rows on which the answer is based.
 
-    `found` is the summary row of how many secrets are found, whose p-value is that of any being known, and `beaten`
-    that of the mean share of references that a secret beats, whose p-value is that of all secrets together; `memorised`
-    and `reduced` are the same of effects that are reduced by the smallest that matters. `resolution` says whether one
-    secret could be found. `control` is the row of the blind control of identifiers; None of secrets, which were drawn
-    here. `tied` and `differing` say how far the numbers of an owner's table are answers; None where the model is asked
-    here. `bound` and `spent` are the rows of epsilon from below and by the accountant; None where training was not
-    private. `extraction` is how many come out; None where no model was asked to go on, or what it was asked for is not
-    drawn evenly.
+    `found` counts the secrets that are found, with the smallest adjusted p-value, and `beaten` is the mean share of
+    references that a secret outranks, with the combined p-value; `memorised` and `reduced` are the same after a
+    reduction of the effects by the smallest relevant size. `resolution` states whether one secret could be found.
+    `control` is the blind control of identifiers; None for secrets. `tied` and `differing` are the defects of a
+    returned table; None if the model is evaluated here. `bound` and `spent` are the lower bound on epsilon and the
+    epsilon of the accountant; None without private training. `extraction` is the share that is reproduced; None if no
+    model continued a text, or if identifiers are not uniformly random.
     """
 
     found: Row
@@ -77,7 +76,7 @@ class Evidence:
 
     @property
     def is_detected(self) -> bool:
-        """Whether secrets are found, one by one or together, whatever the size of the effect."""
+        """Whether secrets are found, individually or jointly, by an effect of any size."""
         return bool(self.found["p_value"] <= self.level or self.beaten["p_value"] <= SURELY)
 
     @property
@@ -95,19 +94,19 @@ class Evidence:
 
 
 def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
-    """The evidence in a summary; None if no secret was ranked."""
+    """Read the evidence from a summary; None if no secret was ranked."""
     assert isinstance(config.question, RankedQuestion)
     rows = index_rows(summary)
-    found, beaten = first_row(rows, FOUND) or first_row(rows, IDENTIFIERS_FOUND), first_row(rows, BEATEN)
-    if found is None or beaten is None:
+    found_row, beaten = first_row(rows, FOUND) or first_row(rows, IDENTIFIERS_FOUND), first_row(rows, BEATEN)
+    if found_row is None or beaten is None:
         return None
     more = (first_row(rows, metric) for metric in (CONTROL, TIED, DIFFERING, AT_LEAST, SPENT))
-    evidence = Evidence(found, beaten, config.level, config.negligible, *more)
-    # What chance brings is known of what is drawn evenly alone.
+    evidence = Evidence(found_row, beaten, config.level, config.negligible, *more)
+    # The success rate of a guess is known only for uniformly random identifiers.
     return replace(
         evidence,
         extraction=read_copies(rows) if evidence.is_even else None,
         memorised=first_row(rows, MEMORISED),
         reduced=first_row(rows, REDUCED),
-        resolution=rank_resolution(config.question, config.level, found["n"]),
+        resolution=rank_resolution(config.question, config.level, found_row["n"]),
     )

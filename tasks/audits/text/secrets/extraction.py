@@ -1,13 +1,13 @@
-"""Can a model be made to say a secret: does it go on with it, given what stands before it?
+"""Extraction of secrets: does a model continue the text before a secret with the secret?
 
-`tasks.audits.text.continuations` says in which ways. Each stands beside the twin, or the base of a given model, which
-was not told the secret, and beside what chance brings at most. A secret is one of `size` that are equally likely, and
-whoever was not told it goes on without knowing which: its likeliest continuation is one of them at most, and so many
-as 1 / p at most have a probability of p or more. So it is reproduced greedily with a probability of at most 1 / size,
-and by n attempts of at most 1 / (p size). Near misses have no such bound.
+`tasks.audits.text.continuations` defines the criteria. Each share is compared with that of the control model, or of the
+base of a given model, and with a bound for models that do not know the secret. If a secret is one of `size` equally
+likely candidates, the most likely continuation is the secret with a probability of at most 1 / size. At most 1 / p
+candidates have a probability of p or more, so n attempts succeed with a probability of at most 1 / (p size). Near-
+verbatim reproduction has no such bound.
 
-The p-value of a share is that of as many secrets being reproduced, each with this probability: exact, and no twin is
-needed for it.
+The p-value of a share is the binomial probability of at least that number of reproductions at this bound. It is exact
+and needs no control model.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import pyarrow as pa
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import (
     BEYOND,
+    BY_CONTROL,
+    BY_TRAINED,
     ENDS,
     GREEDY,
     SHARE,
-    TOLD,
-    TWIN,
     Array,
     least_log_p,
     name_attempts,
@@ -42,19 +42,19 @@ from tasks.numerics import statistics
 
 EXTRACTION = pa.schema(
     [
-        ("model", pa.int64()),  # that was told the secret, from 0
-        ("pair", pa.int64()),  # null, like the secret's number, of identifiers
+        ("model", pa.int64()),  # number of the model that was trained on the secret, from 0
+        ("pair", pa.int64()),  # null for identifiers, like the number of the secret
         ("secret", pa.int64()),
-        ("format", pa.string()),  # of identifiers, like the row of the text; else null
+        ("format", pa.string()),  # of an identifier, like the row of its text; else null
         ("row", pa.int64()),
-        ("repetitions", pa.int64()),  # in the training data; of identifiers in all texts
-        ("tokens", pa.int64()),  # that the model is to go on with
+        ("repetitions", pa.int64()),  # in the training data; for identifiers, in all texts
+        ("tokens", pa.int64()),  # of the continuation
         ("way", pa.string()),
         ("reproduced", pa.bool_()),
-        ("reproduced_twin", pa.bool_()),  # null, like the twin's log p, where there is no twin
-        ("log_p", pa.float64()),  # of the secret after what stands before it, in nats
-        ("log_p_twin", pa.float64()),
-        ("chance", pa.float64()),  # that a model which was not told it does, at most; null where it has no bound
+        ("reproduced_control", pa.bool_()),  # null without a control model, like its log p
+        ("log_p", pa.float64()),  # of the secret after the preceding text, in nats
+        ("log_p_control", pa.float64()),
+        ("chance", pa.float64()),  # largest probability for a model that does not know the secret; null without a bound
     ]
 )
 NAMES = ("pair", "secret", "format", "row")
@@ -62,19 +62,19 @@ NAMES = ("pair", "secret", "format", "row")
 
 @dataclass(frozen=True)
 class Extraction:
-    """What counts as reproduced, and the pattern of the secrets; empty of identifiers, which have formats.
+    """The criteria of a reproduction, the pattern of the secrets and the number of planned models.
 
-    `models` is the number of models that were planned.
+    The pattern is empty for identifiers, which have formats.
     """
 
     pattern: str
     models: int
     attempts: tuple[int, ...]
-    likely: float
-    near: float
+    probability: float
+    edit_distance: float
 
     def size(self, secret: Row) -> int:
-        """The number of secrets among which this one was drawn."""
+        """Return the number of candidates that the secret was drawn from."""
         return (SecretSpace(self.pattern) if self.pattern else space_of(secret["format"])).size
 
 
@@ -82,87 +82,95 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     question = config.question
     if not isinstance(question, RankedQuestion) or question.extraction is None:
         return ()
-    asked = question.extraction
+    criteria = question.extraction
     pattern = "" if isinstance(question, Identifiers) else question.pattern
-    return Job(extraction, Extraction(pattern, len(trainings), asked.attempts, asked.likely, asked.near), trainings)
+    return Job(
+        extraction,
+        Extraction(pattern, len(trainings), criteria.attempts, criteria.probability, criteria.edit_distance),
+        trainings,
+    )
 
 
-@task(version=1, name="text.extraction", gathers=True)
+@task(version=2, name="text.extraction", gathers=True)
 def extraction(config: Extraction, inputs: Inputs) -> pa.Table:
-    """Each secret in each way: whether the model that was told it goes on with it, and whether its twin (EXTRACTION).
+    """Test whether the trained model and its control model reproduce each secret, by criterion (EXTRACTION).
 
-    A secret whose model is missing, or cannot be asked, has no row.
+    A secret without scores of its trained model has no row.
     """
     if not config.pattern and len(inputs) < config.models:
-        return EXTRACTION.empty_table()  # a model and its base, which their order alone distinguishes
-    said: dict[tuple[object, ...], dict[bool, Row]] = {}
+        return EXTRACTION.empty_table()  # only their order distinguishes the model from its base
+    scores: dict[tuple[object, ...], dict[bool, Row]] = {}
     for model, table in enumerate(inputs):
-        for at, each in enumerate(table.drop_columns(["log_p"]).to_pylist()):
-            of_identifier = "inserted" not in each
-            name = (each["format"], at) if of_identifier else (each["pair"], each["secret"])
-            told = model == 0 if of_identifier else each["inserted"]  # the second model is the base of the first
-            times = each["occurrences"] if of_identifier else each["repetitions"]
-            if each["log_p_end"] is not None:
-                said.setdefault(name, {})[told] = {**each, "model": model, "repetitions": times}
-    rows = [row for both in said.values() if True in both for row in _secret_rows(config, both[True], both.get(False))]
+        for index, item in enumerate(table.drop_columns(["log_p"]).to_pylist()):
+            of_identifier = "inserted" not in item
+            name = (item["format"], index) if of_identifier else (item["pair"], item["secret"])
+            is_trained = model == 0 if of_identifier else item["inserted"]  # the second model is the base of the first
+            times = item["occurrences"] if of_identifier else item["repetitions"]
+            if item["log_p_end"] is not None:
+                scores.setdefault(name, {})[is_trained] = {**item, "model": model, "repetitions": times}
+    rows = [
+        row for sides in scores.values() if True in sides for row in _secret_rows(config, sides[True], sides.get(False))
+    ]
     return pa.Table.from_pylist(rows, EXTRACTION)
 
 
-def _secret_rows(config: Extraction, told: Row, twin: Row | None) -> Iterator[Row]:
-    """The rows of one secret, one for each way."""
-    sides = [told] if twin is None else [told, twin]
-    log_p_end, wrong, distance = (np.array([each[name] for each in sides], dtype=np.float64) for name in dict(ENDS))
-    chances = _chances_of_strangers(config, config.size(told))
-    about = {name: told.get(name) for name in ("model", *NAMES, "repetitions", "tokens")}
-    log_p = dict(zip(("log_p", "log_p_twin"), log_p_end.tolist(), strict=False))
-    for way, reproduced in reproductions(config, log_p_end, wrong, distance, told["tokens"]).items():
-        by = dict(zip(("reproduced", "reproduced_twin"), (reproduced == 1).tolist(), strict=False))
-        yield {**about, "way": way, **by, **log_p, "chance": chances.get(way)}
+def _secret_rows(config: Extraction, trained: Row, control: Row | None) -> Iterator[Row]:
+    """Yield the rows of one secret, one per criterion."""
+    sides = [trained] if control is None else [trained, control]
+    log_p_end, mismatches, distance = (
+        np.array([side[name] for side in sides], dtype=np.float64) for name in dict(ENDS)
+    )
+    chances = _chance_bounds(config, config.size(trained))
+    about = {name: trained.get(name) for name in ("model", *NAMES, "repetitions", "tokens")}
+    log_p = dict(zip(("log_p", "log_p_control"), log_p_end.tolist(), strict=False))
+    for way, reproduced in reproductions(config, log_p_end, mismatches, distance, trained["tokens"]).items():
+        reproduced_columns = dict(zip(("reproduced", "reproduced_control"), (reproduced == 1).tolist(), strict=False))
+        yield {**about, "way": way, **reproduced_columns, **log_p, "chance": chances.get(way)}
 
 
-def _chances_of_strangers(config: Extraction, size: int) -> Mapping[str, float]:
-    """How probably a model that was not told a secret reproduces it at most, by the ways that have a bound."""
-    least = {name_attempts(n): log_p for n, log_p in least_log_p(config).items()}
-    return {GREEDY: 1 / size} | {way: min(1.0, math.exp(-log_p) / size) for way, log_p in least.items()}
+def _chance_bounds(config: Extraction, size: int) -> Mapping[str, float]:
+    """Return the largest probability that a model without knowledge reproduces a secret, by criterion."""
+    smallest_log_p = {name_attempts(n): log_p for n, log_p in least_log_p(config).items()}
+    return {GREEDY: 1 / size} | {way: min(1.0, math.exp(-log_p) / size) for way, log_p in smallest_log_p.items()}
 
 
-def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - an interval knows no level
-    """How many secrets are reproduced in each way, of all and of those of equal repetitions, beside the twins."""
-    found = tables.rows(EXTRACTION)
-    by_repetitions = group_rows(found, "repetitions")
-    groups: list[tuple[Row, list[Row]]] = [({}, found)]
+def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the level is not used
+    """Yield the share of secrets that is reproduced by each criterion, for all and by number of repetitions."""
+    extraction_rows = tables.rows(EXTRACTION)
+    by_repetitions = group_rows(extraction_rows, "repetitions")
+    groups: list[tuple[Row, list[Row]]] = [({}, extraction_rows)]
     if len(by_repetitions) > 1:
         groups += [({"repetitions": times}, by_repetitions[times]) for times in sorted(by_repetitions)]
-    for setting, some in groups:
-        for way, of_way in group_rows(some, "way").items():
+    for setting, group in groups:
+        for way, of_way in group_rows(group, "way").items():
             yield from share_rows({**setting, "way": way}, of_way)
 
 
-def share_rows(setting: Row, some: Sequence[Row]) -> Iterator[Row]:
-    """The share that is reproduced by models that were told a secret, and by twins, and the difference."""
-    told = _reproduced_share(some, "reproduced")
-    chances = [each["chance"] for each in some if each["chance"] is not None]
-    chance, count = max(chances, default=None), sum(each["reproduced"] for each in some)
-    p_value = None if chance is None else statistics.proportion_greater(count, len(some), chance)
-    yield row(SHARE, {**setting, "by": TOLD}, told, "secret", chance, p_value)
-    beside = [each for each in some if each["reproduced_twin"] is not None]
-    if beside:
-        twin = _reproduced_share(beside, "reproduced_twin")
-        yield row(SHARE, {**setting, "by": TWIN}, twin, "secret", chance)
-        yield row(BEYOND, setting, statistics.difference_of_shares(told, twin), "secret", 0.0)
+def share_rows(setting: Row, group: Sequence[Row]) -> Iterator[Row]:
+    """Yield the share that is reproduced by trained models, by control models, and the difference."""
+    trained_share = _reproduced_share(group, "reproduced")
+    chances = [item["chance"] for item in group if item["chance"] is not None]
+    chance, count = max(chances, default=None), sum(item["reproduced"] for item in group)
+    p_value = None if chance is None else statistics.proportion_greater(count, len(group), chance)
+    yield row(SHARE, {**setting, "by": BY_TRAINED}, trained_share, "secret", chance, p_value)
+    compared = [item for item in group if item["reproduced_control"] is not None]
+    if compared:
+        control_share = _reproduced_share(compared, "reproduced_control")
+        yield row(SHARE, {**setting, "by": BY_CONTROL}, control_share, "secret", chance)
+        yield row(BEYOND, setting, statistics.difference_of_shares(trained_share, control_share), "secret", 0.0)
 
 
-def _reproduced_share(some: Sequence[Row], column: str) -> Estimate:
-    """The share of the secrets, over secrets and models; of one model, of which alone it speaks, over secrets."""
-    models = {each["model"] for each in some}
-    reproduced = np.array([float(each[column]) for each in some])
+def _reproduced_share(group: Sequence[Row], column: str) -> Estimate:
+    """Return the share of secrets; its interval is over secrets and models, or over secrets of a single model."""
+    models = {item["model"] for item in group}
+    reproduced = np.array([float(item[column]) for item in group])
     if len(models) == 1:
-        return statistics.proportion(int(reproduced.sum()), len(some))
+        return statistics.proportion(int(reproduced.sum()), len(group))
     by_model: Array = np.array(
-        [reproduced[[each["model"] == model for each in some]].mean() for model in sorted(models)]
+        [reproduced[[item["model"] == model for item in group]].mean() for model in sorted(models)]
     )
     share = statistics.crossed_proportion(by_model, reproduced)
-    return Estimate(float(reproduced.mean()), share.low, share.high, len(some))
+    return Estimate(float(reproduced.mean()), share.low, share.high, len(group))
 
 
 MEASURE = Measure("extraction", EXTRACTION, plan, rows)

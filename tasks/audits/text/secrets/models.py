@@ -1,4 +1,4 @@
-"""The pairs of models: both are fine-tuned on the same texts, and each secret stands in the texts of one of the two."""
+"""Pairs of models: both are fine-tuned on the same texts, and each secret is in the texts of one of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tasks.audits.text.continuations import score_secret_ends
 from tasks.audits.text.question import Scoring, Secrets
-from tasks.audits.text.secrets.space import Repetitions, Secret, Told, draw_secrets, score_table, secret_surroundings
+from tasks.audits.text.secrets.space import Repetitions, Secret, draw_secrets, score_table, secret_surroundings
 from tasks.contract.extras import Extra
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PairModel(Ranged):
-    """One model of a pair. Secrets and what stands beside them are drawn by `draw`, alike for both `side`s, 0 and 1."""
+    """One model of a pair. The seed `draw` determines the secrets and their references, for both sides, 0 and 1."""
 
     data: Dataset
     model: LanguageModel
@@ -36,7 +36,7 @@ class PairModel(Ranged):
     secrets: int
     repetitions: Repetitions
     references: int
-    told: Told
+    is_null: bool
     pair: int
     side: int
     draw: int
@@ -58,7 +58,7 @@ class PairModel(Ranged):
     scoring: Scoring = "whole"
 
     relation: ClassVar[Relation] = "kept"
-    answer_length: ClassVar[int] = 1  # the token before a text
+    answer_length: ClassVar[int] = 1  # the begin token
 
     def extras(self) -> tuple[Extra, ...]:
         return adaptation_extras(self.adaptation)
@@ -69,7 +69,7 @@ class PairModel(Ranged):
 
 
 def secret_jobs(question: Secrets, seed: int) -> tuple[Job, ...]:
-    """The scores of both models of each pair, pair by pair."""
+    """Return the scoring jobs of both models of each pair."""
     load_texts(question.data, question.examples)
     models = [pair_model(question, seed, pair, side) for pair in range(question.pairs) for side in range(2)]
     return tuple(Job(score_secrets, model) for model in models)
@@ -83,7 +83,7 @@ def pair_model(question: Secrets, seed: int, pair: int, side: int) -> PairModel:
         secrets=question.secrets,
         repetitions=question.repetitions,
         references=question.references,
-        told=question.told,
+        is_null=question.is_null,
         pair=pair,
         side=side,
         draw=seeds.derive(seed, "secrets", pair),
@@ -97,47 +97,55 @@ def pair_model(question: Secrets, seed: int, pair: int, side: int) -> PairModel:
 
 
 def training_texts(config: PairModel, secrets: Sequence[Secret]) -> list[str]:
-    """The texts that the model is trained on: the data's, and the secrets of its side as often as they are repeated."""
-    told = [secret.told for secret in secrets if secret.side == config.side for _ in range(secret.repetitions)]
-    texts = [*load_texts(config.data, config.examples), *told]
+    """Return the training texts: those of the data, and the repeated secrets of the model's side."""
+    secret_texts = [
+        secret.training_text for secret in secrets if secret.side == config.side for _ in range(secret.repetitions)
+    ]
+    texts = [*load_texts(config.data, config.examples), *secret_texts]
     return list(dict.fromkeys(texts)) if config.deduplicate else texts
 
 
 def work(config: PairModel) -> Work:
-    """What the training and the questions compute."""
-    trained = len(load_texts(config.data, config.examples)) * config.epochs
-    asked = config.secrets * (config.references + 1)
-    return Work({f"tell {config.model.name}": trained}, {f"score {config.model.name}": asked})
+    """Return the amount of training and of scoring."""
+    text_epochs = len(load_texts(config.data, config.examples)) * config.epochs
+    candidate_count = config.secrets * (config.references + 1)
+    return Work({f"tell {config.model.name}": text_epochs}, {f"score {config.model.name}": candidate_count})
 
 
 def batch_key(config: PairModel) -> PairModel:
-    """What trainings that share a call have in common: all but what is drawn."""
+    """Return the settings that trainings in one call share: all except seeds."""
     return replace(config, pair=0, side=0, draw=0, seed=0)
 
 
-@task(version=1, name="text.score_secrets", gpus=1.0, batch_key=batch_key, trains=1, work=work)
-def score_secrets(config: PairModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a training reads no tables
-    """log p of each secret's text, and of its references', by the fine-tuned model (SCORES).
+@task(version=2, name="text.score_secrets", gpus=1.0, batch_key=batch_key, trains=1, work=work)
+def score_secrets(config: PairModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - no input tables
+    """Fine-tune the model and score the text of each secret and of its references (SCORES).
 
-    With `extraction` also how the model goes on before each secret (`tasks.audits.text.continuations`).
+    With `extraction`, also score the secret as a continuation (`tasks.audits.text.continuations`).
     """
     from tasks.language_models.fine_tuning import fine_tuned_on
 
-    place, secrets = hardware.device(), draw_secrets(config)
+    device, secrets = hardware.device(), draw_secrets(config)
     texts = training_texts(config, secrets)
-    with hardware.exactly(place), fine_tuned_on(config, texts, place) as model:
+    with hardware.exactly(device), fine_tuned_on(config, texts, device) as model:
         return ask_secrets(config, model, secrets)
 
 
 def ask_secrets(config: PairModel, model: SequenceModel, secrets: Sequence[Secret]) -> pa.Table:
-    """What the model says of these secrets (SCORES)."""
+    """Score these secrets with the model (SCORES)."""
     from tasks.language_models.training import score_candidates, score_texts
 
-    asked = [(secret.text, *secret.others) for secret in secrets]
+    candidates_by_secret = [(secret.text, *secret.references) for secret in secrets]
     if config.scoring == "shared":
-        scores = [score_candidates(config, model, each).tolist() for each in asked]
+        scores = [score_candidates(config, model, candidates).tolist() for candidates in candidates_by_secret]
     else:
-        log_p = iter(score_texts(config, model, [text for each in asked for text in each]).tolist())
-        scores = [[next(log_p) for _ in each] for each in asked]
-    ends = score_secret_ends(config, model, asked, secret_surroundings(config)) if config.extraction else None
+        log_p = iter(
+            score_texts(config, model, [text for candidates in candidates_by_secret for text in candidates]).tolist()
+        )
+        scores = [[next(log_p) for _ in candidates] for candidates in candidates_by_secret]
+    ends = (
+        score_secret_ends(config, model, candidates_by_secret, secret_surroundings(config))
+        if config.extraction
+        else None
+    )
     return score_table(secrets, scores, config.side, config.pair, ends)

@@ -227,7 +227,7 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
         ),
         (
             {"calibration": Part(ON_PHOTOS, 1400, 38)},
-            "digits-on-photos has the training images 0 to 1436, not those from 1400 to 1437",
+            "digits-on-photos has the training images 0 to 1436, but not 1400 to 1437",
         ),
         ({"crop": 29}, "crop is 29; it must be at most 28, the side of the images"),
         (

@@ -159,11 +159,11 @@ def test_both_sets_have_all_classes(
         ({"data": "list:a.csv", "given.members": "column:a/b"}, "a column of members must not contain"),
         (
             {"data": "list:a.csv", "given.members": "column:a", "given.non_members": "{mine}"},
-            "given.non_members is a field of question.records=sets, and another setting is of question.records=column",
+            "given.non_members is a field of question.records=sets, but another setting belongs to",
         ),
         ({"data": "{mine}", "examples": 30}, "Set given.members to images that the model was trained on"),
-        ({"given.members": "{mine}"}, "question.records.non_members is missing; members alone is given"),
-        ({"given.members": "column:trained"}, "question.records.data is missing; members alone is given"),
+        ({"given.members": "{mine}"}, "question.records.non_members is missing; only members is given"),
+        ({"given.members": "column:trained"}, "question.records.data is missing; only members is given"),
     ],
 )
 def test_training_images_must_be_specified(fields: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -82,5 +82,5 @@ def test_shifted_copies_reuse_stored_trainings(tmp_path: Path) -> None:
     assert run.table("influences").num_rows == 45
     with pytest.raises(orchestrator.EngramError, match="expected less than 28"):
         orchestrator.plan("membership", store=tmp_path, **setting, shift_pixels=28)
-    with pytest.raises(orchestrator.SpecError, match="shift_pixels is not a field of question=canaries, and another"):
+    with pytest.raises(orchestrator.SpecError, match="shift_pixels is not a field of question=canaries, but another"):
         orchestrator.plan("membership", store=tmp_path, data="digits", models=1, canaries=10, shift_pixels=1)

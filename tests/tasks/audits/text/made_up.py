@@ -1,4 +1,4 @@
-"""What a pair of models might say of secrets and of their references, without any model."""
+"""Synthetic scores of a pair of models for secrets and references."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Kind = TypeVar("Kind")
 REPETITIONS = (1, 4, 16)
 
 
-def make_scores(known: float, seed: int, secrets: int = 24, references: int = 499, pair: int = 0) -> list[pa.Table]:
-    """The scores of both models of a pair; the one that was told a secret says it likelier by so many nats.
+def make_scores(gain: float, seed: int, secrets: int = 24, references: int = 499, pair: int = 0) -> list[pa.Table]:
+    """Draw the scores of both models of a pair; the trained model scores a secret higher by `known` nats.
 
-    Some candidates are likelier than others to either model, by 2 nats; the models differ by 1 besides.
+    Scores of candidates have a common standard deviation of 2 nats, and a deviation of 1 nat between models.
     """
     chance = np.random.default_rng(seed)
     rows: list[list[dict[str, object]]] = [[], []]
@@ -31,14 +31,14 @@ def make_scores(known: float, seed: int, secrets: int = 24, references: int = 49
         liked = chance.normal(-30, 2, references + 1)
         for model in range(2):
             log_p = liked + chance.normal(0, 1, references + 1)
-            log_p[0] += known * (model == side)
+            log_p[0] += gain * (model == side)
             about = {"pair": pair, "secret": number, "repetitions": REPETITIONS[number % 3]}
             rows[model].append(about | {"inserted": model == side, "log_p": log_p.tolist()})
-    return [pa.Table.from_pylist(each, SCORES) for each in rows]
+    return [pa.Table.from_pylist(rows_of_model, SCORES) for rows_of_model in rows]
 
 
 def configured(config: Text = Text(), **fields: Any) -> Text:  # noqa: B008 - frozen
-    """The config with these fields, which have the same names as on the command line."""
+    """Replace these fields, named as on the command line."""
     paths, selected = find_paths(config, fields)
     changed: Text = replace_fields(config, {**selected, **{paths[name]: value for name, value in fields.items()}})
     return changed

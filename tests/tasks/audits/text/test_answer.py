@@ -1,4 +1,4 @@
-"""The answer on made-up scores: right where secrets are known, silent where they are not, and by changed numbers."""
+"""The answer on synthetic scores: with memory, without memory, and with changed numbers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from scipy import stats
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES, effect_row, verdict
 from tasks.audits.text.config import About, Text
+from tasks.audits.text.continuations import BY_CONTROL, BY_TRAINED
 from tasks.audits.text.measures import summary
 from tasks.audits.text.power import rank_resolution
 from tasks.audits.text.question import Secrets
@@ -32,7 +33,7 @@ from tasks.audits.text.secrets.ranks import (
     secrets,
 )
 from tasks.audits.text.secrets.space import SCORES
-from tasks.contract.certificate import STEPS, chances
+from tasks.contract.certificate import STEPS
 from tasks.contract.job import Job
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, alone, name_of, row
@@ -55,32 +56,32 @@ def answer(tables: list[pa.Table], config: Text = CONFIG) -> str:
     return verdict(config, summary(About(config.level), [rank(tables)])).answer
 
 
-def test_a_secret_is_ranked_by_the_model_that_was_told_it_and_by_its_twin() -> None:
-    found = rank_secret(np.array([-1.0, -2.0, -0.5, -3.0]), np.array([-4.0, -2.0, -1.5, -3.0]))
-    assert (found["candidates"], found["rank"], found["p_value"]) == (4, 2, 0.5)
-    assert (found["exposure"], found["exposure_twin"]) == (1.0, 0.0)
-    assert pytest.approx(found["effect"]) == 3.0 - 1 / 3
+def test_secret_is_ranked_by_trained_and_control_model() -> None:
+    ranked = rank_secret(np.array([-1.0, -2.0, -0.5, -3.0]), np.array([-4.0, -2.0, -1.5, -3.0]))
+    assert (ranked["candidates"], ranked["rank"], ranked["p_value"]) == (4, 2, 0.5)
+    assert (ranked["exposure"], ranked["exposure_control"]) == (1.0, 0.0)
+    assert pytest.approx(ranked["effect"]) == 3.0 - 1 / 3
 
 
-def test_without_its_twin_a_model_is_asked_about_what_it_was_told() -> None:
+def test_model_without_control_ranks_its_own_secrets() -> None:
     tables = make_scores(8.0, 0)
-    whole, alone = rank(tables), rank(tables[:1])
-    told = tables[0].filter(tables[0]["inserted"])["secret"].to_pylist()
-    assert told == alone["secret"].to_pylist()
-    ranks = dict(zip(whole["secret"].to_pylist(), whole["rank"].to_pylist(), strict=True))
-    assert [ranks[secret] for secret in told] == alone["rank"].to_pylist()
-    assert [len(told)] * 2 == [alone[name].null_count for name in ("effect", "exposure_twin")]
+    ranked_pair, ranked_alone = rank(tables), rank(tables[:1])
+    own_secrets = tables[0].filter(tables[0]["inserted"])["secret"].to_pylist()
+    assert own_secrets == ranked_alone["secret"].to_pylist()
+    ranks = dict(zip(ranked_pair["secret"].to_pylist(), ranked_pair["rank"].to_pylist(), strict=True))
+    assert [ranks[secret] for secret in own_secrets] == ranked_alone["rank"].to_pylist()
+    assert [len(own_secrets)] * 2 == [ranked_alone[name].null_count for name in ("effect", "exposure_control")]
     assert answer(tables[:1]) == "memorised"
     assert answer([]) == "undecided"
 
 
 def ranked_by_hand() -> list[pa.Table]:
-    """Three secrets among four candidates; ranks 1, 2 and 4 by the models that were told them, the last without a twin.
+    """Three secrets among four candidates; ranks 1, 2 and 4 by their trained models, the last without a control.
 
     p is 1/4, 1/2 and 1, and q therefore 3/4, 3/4 and 1.
     """
     falling = [-1.0, -2.0, -3.0, -4.0]
-    says = [
+    scores = [
         (1, 4, True, falling),
         (1, 4, False, [-5.0, *falling[1:]]),
         (2, 4, True, [-2.0, -1.0, -3.0, -4.0]),
@@ -88,19 +89,17 @@ def ranked_by_hand() -> list[pa.Table]:
         (3, 1, True, falling[::-1]),
     ]
     rows = [
-        {"pair": 7, "secret": secret, "repetitions": times, "inserted": told, "log_p": log_p}
-        for secret, times, told, log_p in says
+        {"pair": 7, "secret": secret, "repetitions": times, "inserted": is_member, "log_p": log_p}
+        for secret, times, is_member, log_p in scores
     ]
-    return [pa.Table.from_pylist([each], SCORES) for each in rows]
+    return [pa.Table.from_pylist([row], SCORES) for row in rows]
 
 
 @pytest.mark.parametrize(("level", "found"), [(0.75, 2), (0.74, 0)])
-def test_the_summary_counts_what_is_found_and_tells_each_number_of_repetitions_by_itself(
-    level: float, found: int
-) -> None:
+def test_summary_counts_found_secrets_by_repetitions(level: float, found: int) -> None:
     table = secrets(Ranking(level), ranked_by_hand())
     assert [
-        tuple(each[name] for name in ("pair", "secret", "rank", "exposure", "exposure_twin", "effect"))
+        tuple(each[name] for name in ("pair", "secret", "rank", "exposure", "exposure_control", "effect"))
         for each in table.to_pylist()
     ] == [(7, 1, 1, 2.0, 0.0, 4.0), (7, 2, 2, 1.0, 1.0, 0.0), (7, 3, 4, 0.0, None, None)]
     (first, second, large, reduced, tied, *others) = summary(About(level), [table]).to_pylist()
@@ -117,12 +116,12 @@ def test_the_summary_counts_what_is_found_and_tells_each_number_of_repetitions_b
     uniform = (2 + 1 + np.log2(4 / 3) + 0) / 4  # bits of the ranks 1 to 4
     expected = [
         ("share found", 1, proportion(0, 1), 0.0, None),
-        ("exposure in bits", 1, alone(0.0), uniform, "told"),
-        ("exposure in bits", 1, Estimate(None, None, None, 0), uniform, "twin"),
+        ("exposure in bits", 1, alone(0.0), uniform, BY_TRAINED),
+        ("exposure in bits", 1, Estimate(None, None, None, 0), uniform, BY_CONTROL),
         ("effect in nats", 1, Estimate(None, None, None, 0), 0.0, None),
         ("share found", 4, proportion(found, 2), 0.0, None),
-        ("exposure in bits", 4, mean([2.0, 1.0]), uniform, "told"),
-        ("exposure in bits", 4, mean([0.0, 1.0]), uniform, "twin"),
+        ("exposure in bits", 4, mean([2.0, 1.0]), uniform, BY_TRAINED),
+        ("exposure in bits", 4, mean([0.0, 1.0]), uniform, BY_CONTROL),
         ("effect in nats", 4, mean([4.0, 0.0]), 0.0, None),
     ]
     assert others == [
@@ -131,10 +130,14 @@ def test_the_summary_counts_what_is_found_and_tells_each_number_of_repetitions_b
     ]
 
 
-def test_one_secret_has_no_interval_none_no_row_and_identifiers_are_ranked_by_another_measure() -> None:
+def test_single_secret_has_no_interval() -> None:
     assert summary(About(0.05), [secrets(Ranking(0.05), [])]).to_pylist() == []
     alone_ranked = secrets(Ranking(0.05), ranked_by_hand()[:2])
-    (beaten,) = (each for each in summary(About(0.05), [alone_ranked]).to_pylist() if each["metric"] == BEATEN)
+    (beaten,) = (
+        row_of_summary
+        for row_of_summary in summary(About(0.05), [alone_ranked]).to_pylist()
+        if row_of_summary["metric"] == BEATEN
+    )
     assert tuple(beaten[name] for name in ("estimate", "low", "high", "n")) == (7 / 8, None, None, 1)
     job = plan(CONFIG, ())
     assert isinstance(job, Job)
@@ -146,8 +149,8 @@ def test_p_values_are_combined_by_fishers_method() -> None:
     assert stats.combine_pvalues([0.01, 0.2, 0.7]).pvalue == pytest.approx(combine([0.01, 0.2, 0.7]))
 
 
-def test_p_is_as_small_as_often_as_it_says_where_nothing_is_known() -> None:
-    """2,000 secrets that no model was told: of those that were told others of the format it is the same."""
+def test_p_values_without_memory_are_uniform() -> None:
+    """2,000 secrets that no model was trained on."""
     p = np.concatenate([rank(make_scores(0.0, seed, secrets=100))["p_value"].to_numpy() for seed in range(20)])
     for level in (0.002, 0.01, 0.05, 0.2, 0.5):
         low, high = bounds(level, 2000)
@@ -155,7 +158,7 @@ def test_p_is_as_small_as_often_as_it_says_where_nothing_is_known() -> None:
 
 
 @pytest.mark.slow
-def test_models_that_know_nothing_are_called_as_seldom_as_is_said_and_cleared_where_secrets_are_many() -> None:
+def test_error_rates_without_memory_are_as_stated() -> None:
     few = Counter(answer(make_scores(0.0, seed)) for seed in range(200))
     assert few["memorised"] <= bounds(CONFIG.level + SURELY, 200)[1]
     large = configured(secrets=200, references=3999)
@@ -163,7 +166,7 @@ def test_models_that_know_nothing_are_called_as_seldom_as_is_said_and_cleared_wh
     assert many["not detected"] >= 25
 
 
-def test_secrets_that_are_known_are_found() -> None:
+def test_known_secrets_are_found() -> None:
     for seed in range(5):
         table = rank(make_scores(8.0, seed))
         assert table.filter(table["found"]).num_rows >= 12
@@ -179,15 +182,15 @@ CHANGES: dict[str, Callable[[Array], Array]] = {
 
 
 def change(tables: list[pa.Table], how: Callable[[Array], Array]) -> list[pa.Table]:
-    at = tables[0].column_names.index("log_p")
+    index = tables[0].column_names.index("log_p")
     return [
-        table.set_column(at, "log_p", pa.array([how(np.array(row)).tolist() for row in table["log_p"].to_pylist()]))
+        table.set_column(index, "log_p", pa.array([how(np.array(row)).tolist() for row in table["log_p"].to_pylist()]))
         for table in tables
     ]
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_changed_scores_accuse_no_innocent_and_only_a_constant_is_not_assessable(name: str) -> None:
+def test_changed_scores_accuse_no_innocent_model(name: str) -> None:
     known = {answer(change(make_scores(8.0, seed), CHANGES[name])) for seed in range(3)}
     assert known == ({"not assessable"} if name == "constant" else {"memorised"})
     innocent = [answer(change(make_scores(0.0, seed), CHANGES[name])) for seed in range(100, 120)]
@@ -210,7 +213,7 @@ def test_changed_scores_accuse_no_innocent_and_only_a_constant_is_not_assessable
         ((0.051, 0.0011), (0.5, 0.5), None, 25, 0.0, "undecided"),
     ],
 )
-def test_the_first_rule_that_holds_decides(
+def test_first_rule_that_holds_decides(
     found: tuple[float, float],
     memorised: tuple[float, float],
     high: float | None,
@@ -233,7 +236,7 @@ def test_the_first_rule_that_holds_decides(
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [0, 2])
-def test_scores_that_are_not_finite_are_refused(wrong: float, place: int) -> None:
+def test_infinite_scores_are_refused(wrong: float, place: int) -> None:
     scores = np.array([-1.0, -2.0, -0.5, -3.0])
     broken = scores.copy()
     broken[place] = wrong
@@ -245,7 +248,7 @@ def test_scores_that_are_not_finite_are_refused(wrong: float, place: int) -> Non
 @pytest.mark.parametrize(
     ("control", "expected"), [(0.01, "not assessable"), (0.0101, "memorised"), (None, "memorised")]
 )
-def test_what_is_not_drawn_evenly_is_asked_about_first(control: float | None, expected: str) -> None:
+def test_uneven_identifiers_precede_all_other_answers(control: float | None, expected: str) -> None:
     drawn = None if control is None else {"p_value": control}
     memorised = {"p_value": 0.001}
     evidence = Evidence(memorised, {"p_value": 0.5, "high": 0.59}, 0.05, 0.1, drawn, memorised=memorised)
@@ -253,70 +256,74 @@ def test_what_is_not_drawn_evenly_is_asked_about_first(control: float | None, ex
     assert RULES.decide(CONFIG, evidence).answer == "memorised"  # secrets were drawn here
 
 
-def test_identifiers_are_judged_where_a_blind_control_finds_them_even(golden: Golden) -> None:
-    found = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
+def test_identifiers_are_judged_if_they_are_random(golden: Golden) -> None:
+    found_row = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
     beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 25), "secret", 0.5, 0.3)
     uneven, even = (
-        pa.Table.from_pylist([found, beaten, row(CONTROL, {}, alone(0.1, 25), "identifier", None, p)], SUMMARY)
+        pa.Table.from_pylist([found_row, beaten, row(CONTROL, {}, alone(0.1, 25), "identifier", None, p)], SUMMARY)
         for p in (0.01, 0.0101)
     )
-    said = verdict(IDENTIFIERS, uneven)
+    answer = verdict(IDENTIFIERS, uneven)
     assert (
-        said.answer,
-        [name for name, _ in said.rows],
-        said.limits,
+        answer.answer,
+        [name for name, _ in answer.rows],
+        answer.limits,
     ) == ("not assessable", [CONTROL], LIMITS_OF_IDENTIFIERS)
-    golden(said.sentence, "said.sentence")
-    said = verdict(IDENTIFIERS, even)
-    assert ("not detected", (name_of(found), name_of(beaten))) == (said.answer, said.rows)
-    golden(said.sentence, "said.sentence")
+    golden(answer.sentence, "said.sentence")
+    answer = verdict(IDENTIFIERS, even)
+    assert ("not detected", (name_of(found_row), name_of(beaten))) == (answer.answer, answer.rows)
+    golden(answer.sentence, "said.sentence")
     page = AUDIT.certify("Does it?", IDENTIFIERS, even)
     assert page is not None
     golden(page.asked, "page.asked")
-    assert (said.sentence, chances(0.2, 0.05)) == (page.findings[0].sentence, page.findings[0].line)
+    golden(page.findings[0].sentence, "finding")
+    assert page.findings[0].line is not None
+    assert page.findings[0].line.estimate == pytest.approx(51.2)
     golden(page.error, "page.error")
-    null = configured(IDENTIFIERS, told="others")
-    assert f"{said.sentence} {NULL_OF_IDENTIFIERS}" == verdict(null, even).sentence
+    null = configured(IDENTIFIERS, is_null=True)
+    assert f"{answer.sentence} {NULL_OF_IDENTIFIERS}" == verdict(null, even).sentence
 
 
-def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_together(golden: Golden) -> None:
-    found = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
+def test_answer_states_found_secrets_and_mean_rank(golden: Golden) -> None:
+    found_row = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
     beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 25), "secret", 0.5, 0.3)
-    table = pa.Table.from_pylist([found, beaten], SUMMARY)
-    said = verdict(CONFIG, table)
-    golden(said.sentence, "said.sentence")
+    table = pa.Table.from_pylist([found_row, beaten], SUMMARY)
+    answer = verdict(CONFIG, table)
+    golden(answer.sentence, "said.sentence")
     page = AUDIT.certify("Does it?", CONFIG, table)
     assert page is not None
     assert (RULES.explain(CONFIG), STEPS["cleared"]) == (page.rule, page.steps)
     golden(page.error, "page.error")
     golden(page.asked, "page.asked")
-    ((answered, told, line),) = [(finding.answer, finding.sentence, finding.line) for finding in page.findings]
-    assert ("not detected", chances(0.2, 0.05)) == (answered, line)
-    golden(told, "told")
+    (finding,) = page.findings
+    assert finding.answer == "not detected"
+    assert finding.line is not None
+    assert (finding.line.low, finding.line.high, finding.line.null) == pytest.approx((49, 53, 50))
+    golden(finding.sentence, "finding")
     effect = effect_row(CONFIG, table)
     assert effect is not None
     assert effect["estimate"] == 0.512
-    assert (LIMITS, (name_of(found), name_of(beaten))) == (said.limits, said.rows)
+    assert (LIMITS, (name_of(found_row), name_of(beaten))) == (answer.limits, answer.rows)
     reduced = beaten | {"metric": REDUCED, "p_value": 0.001}
-    together = verdict(CONFIG, pa.Table.from_pylist([found, beaten, reduced], SUMMARY))
-    assert ("memorised", (name_of(beaten), name_of(found))) == (together.answer, together.rows)
-    wide = pa.Table.from_pylist([found, beaten | {"low": None, "high": None}], SUMMARY)
+    together = verdict(CONFIG, pa.Table.from_pylist([found_row, beaten, reduced], SUMMARY))
+    assert ("memorised", (name_of(beaten), name_of(found_row))) == (together.answer, together.rows)
+    wide = pa.Table.from_pylist([found_row, beaten | {"low": None, "high": None}], SUMMARY)
     golden(verdict(CONFIG, wide).sentence, "sentence")
-    null = configured(CONFIG, told="others")
-    assert f"{said.sentence} {NULL}" == verdict(null, table).sentence
+    null = configured(CONFIG, is_null=True)
+    assert f"{answer.sentence} {NULL}" == verdict(null, table).sentence
     page = AUDIT.certify("Does it?", null, table)
     assert page is not None
-    assert f"{NULL} {told}" == page.findings[0].sentence
-    assert "told=secrets" in page.steps[-1]
+    assert page.findings[0].sentence == f"{NULL} {finding.sentence}"
+    assert "is_null=false" in page.steps[-1]
 
 
 @pytest.mark.parametrize("metric", [FOUND, BEATEN])
-def test_half_of_the_evidence_decides_nothing(metric: str) -> None:
+def test_incomplete_evidence_is_undecided(metric: str) -> None:
     half = pa.Table.from_pylist([row(metric, {}, alone(0.0), "secret", 0.0, 0.001)], SUMMARY)
     assert verdict(CONFIG, half).answer == "undecided"
 
 
-def test_without_a_pair_there_is_a_certificate_without_a_number() -> None:
+def test_certificate_without_pairs_has_no_number() -> None:
     page = AUDIT.certify("Does it?", CONFIG, SUMMARY.empty_table())
     assert page is not None
     assert (page.findings[0].answer, page.findings[0].line) == ("undecided", None)

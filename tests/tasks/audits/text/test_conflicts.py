@@ -1,4 +1,4 @@
-"""Settings that contradict each other, or that could find nothing, are refused in one line that names them."""
+"""Contradictory or ineffective settings are refused with a message that names them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,18 @@ from tests.tasks.audits.text.test_insertions import CONFIG as INSERTIONS
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"secrets": 26}, "26 secrets are ranked among 500, and no single one of them could be found at level 0.05"),
-        ({"pattern": "{number} {digits:2}"}, "24 secrets are ranked among 100"),
-        ({"pattern": "{digits:6}"}, "it must hold {number}"),
-        ({"repetitions": ()}, "repetitions is (); there must be one at least"),
-        ({"accumulate": 5}, "accumulate is 5; it must divide batch, which is 32"),
-        ({"adaptation": "lora", "precision": "bfloat16"}, "precision is bfloat16; the model must come from a folder"),
+        ({"secrets": 26}, "secrets: no single one of 26 could be found at level=0.05, as each is ranked among 500. "),
+        (
+            {"pattern": "{number} {digits:2}"},
+            "no single one of 24 could be found at level=0.05, as each is ranked among 100",
+        ),
+        ({"pattern": "{digits:6}"}, "pattern: expected {number}"),
+        ({"repetitions": ()}, "repetitions: expected numbers of at least 1, got ()"),
+        ({"accumulate": 5}, "accumulate: expected a divisor of batch=32, got 5"),
+        (
+            {"adaptation": "lora", "precision": "bfloat16"},
+            "precision: expected float32 for the small model tiny-gpt, got bfloat16",
+        ),
     ],
 )
 def test_conflicts_of_secrets(settings: dict[str, Any], message: str) -> None:
@@ -39,7 +45,7 @@ def test_conflicts_of_secrets(settings: dict[str, Any], message: str) -> None:
             "unknown field 'question.source.extraction': table has outputs",
         ),
         ({"extraction": "on"}, "question.extraction is 'on'; allowed: continuation"),
-        ({"attempts": ()}, "attempts is empty"),
+        ({"attempts": ()}, "attempts: expected one or more numbers"),
     ],
 )
 def test_conflicts_of_extraction(settings: dict[str, Any], message: str) -> None:
@@ -50,8 +56,8 @@ def test_conflicts_of_extraction(settings: dict[str, Any], message: str) -> None
     ("settings", "message"),
     [
         ({"question.identifiers": ("uuid4",)}, "unknown field 'question.identifiers': documents has"),
-        ({"prefix": 100, "suffix": 50}, "prefix is 100 and suffix 50, which is more than length (128) together"),
-        ({"attempts": ()}, "attempts is empty; it must be at least one number of attempts"),
+        ({"prefix": 100, "suffix": 50}, "prefix + suffix: expected at most length=128, got 150"),
+        ({"attempts": ()}, "attempts: expected one or more numbers, got none"),
     ],
 )
 def test_conflicts_of_documents(settings: dict[str, Any], message: str) -> None:
@@ -62,7 +68,7 @@ def test_conflicts_of_documents(settings: dict[str, Any], message: str) -> None:
     ("settings", "message"),
     [
         ({"question": "planted", "base": None, "question.prefix": 1}, "unknown field 'question.prefix': planted has"),
-        ({"prefix": 80}, "prefix is 80 and suffix 20, which is more than length (96) together"),
+        ({"prefix": 80}, "prefix + suffix: expected at most length=96, got 100"),
     ],
 )
 def test_conflicts_of_insertions(settings: dict[str, Any], message: str) -> None:
@@ -72,12 +78,12 @@ def test_conflicts_of_insertions(settings: dict[str, Any], message: str) -> None
 @pytest.mark.parametrize(
     ("formats", "message"),
     [
-        (("uuid7",), "identifiers has uuid7, which grows with time; they must be drawn evenly"),
-        (("iban",), "identifiers has iban, which has check digits"),
-        (("uuids",), "each must be one of uuid4, md5, sha1, sha256, or hold"),
-        (("id-{number}-{hex:8}",), "which no identifier has"),
-        (("uuid4", "uuid4"), "each format must be given once"),
-        (("{digits:1}",), "no single one of them could be found"),
+        (("uuid7",), "identifiers: expected random formats, got uuid7, which grows with time"),
+        (("iban",), "got iban, which has check digits"),
+        (("uuids",), "expected uuid4, md5, sha1, sha256 or a pattern"),
+        (("id-{number}-{hex:8}",), "Remove {number}"),
+        (("uuid4", "uuid4"), "expected each format once"),
+        (("{digits:1}",), "no single one of"),
     ],
 )
 def test_conflicts_of_identifiers(formats: tuple[str, ...], message: str) -> None:

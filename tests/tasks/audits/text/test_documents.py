@@ -1,4 +1,4 @@
-"""Documents: which are in which training data, what is said of those that are known, and of those that are not."""
+"""Documents: assignment to models, answers with and without memory, and reproduction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.continuations import edit_distance
+from tasks.audits.text.continuations import BY_CONTROL, BY_TRAINED, edit_distance
 from tasks.audits.text.documents.answer import NULL_OF_DOCUMENTS
 from tasks.audits.text.documents.models import (
     DOCUMENT_SCORES,
@@ -50,10 +50,10 @@ def configs(config: Text) -> list[DocumentModel]:
     return [job.config for job in trainings(config)]
 
 
-def made_scores(known: float, seed: int, config: Text = CONFIG, written: float = 0.0) -> list[pa.Table]:
-    """What models might say of documents, which those that have one find likelier by so many nats a token.
+def made_scores(gain: float, seed: int, config: Text = CONFIG, reproduced_share: float = 0.0) -> list[pa.Table]:
+    """Draw scores of documents; trained models score a document higher by `known` nats per token.
 
-    They write this share of theirs word for word, and the others none.
+    Trained models reproduce the share `written`, and control models none.
     """
     chance, question = np.random.default_rng(seed), question_of(config, Documents)
     count = question.documents
@@ -61,10 +61,10 @@ def made_scores(known: float, seed: int, config: Text = CONFIG, written: float =
     hard, tokens = chance.normal(-2, 0.3, count), chance.integers(60, 90, count)
     tables = []
     for its in member:
-        log_p = tokens * (hard + chance.normal(0, 0.05) + chance.normal(0, 0.1, count) + known * its)
-        wrong = np.where(its & (chance.random(count) < written), 0, 15)
-        columns = [range(count), [1, 4] * (count // 2), its, tokens, log_p, -2.0 * wrong - 0.1]
-        tables.append(pa.table([*map(pa.array, columns), wrong, wrong], schema=DOCUMENT_SCORES))
+        log_p = tokens * (hard + chance.normal(0, 0.05) + chance.normal(0, 0.1, count) + gain * its)
+        mismatches = np.where(its & (chance.random(count) < reproduced_share), 0, 15)
+        columns = [range(count), [1, 4] * (count // 2), its, tokens, log_p, -2.0 * mismatches - 0.1]
+        tables.append(pa.table([*map(pa.array, columns), mismatches, mismatches], schema=DOCUMENT_SCORES))
     return tables
 
 
@@ -77,43 +77,43 @@ def summed(tables: list[pa.Table], config: Text = CONFIG) -> pa.Table:
     return summary(About(config.level), measured(tables, config))
 
 
-def test_every_document_is_in_half_of_the_models_as_often_as_its_turn_says() -> None:
+def test_each_document_is_in_half_of_the_models() -> None:
     models = configs(CONFIG)
-    asked = draw_documents(models[0])
-    assert all(asked == draw_documents(model) for model in models)
-    assert [document.repetitions for document in asked] == [1, 4] * 6
-    texts = [Counter(training_texts(model, asked)) for model in models]
-    for number, document in enumerate(asked):
-        counts = [each[document.text] for each in texts]
+    tested = draw_documents(models[0])
+    assert all(tested == draw_documents(model) for model in models)
+    assert [document.repetitions for document in tested] == [1, 4] * 6
+    texts = [Counter(training_texts(model, tested)) for model in models]
+    for number, document in enumerate(tested):
+        counts = [counter[document.text] for counter in texts]
         assert [document.repetitions] * 8 == sorted(counts)[8:]
         assert counts == [document.repetitions * memberships(model)[number] for model in models]
-    apart = {document.text for document in asked}
+    apart = {document.text for document in tested}
     rest = [text for text in load_texts(FACTS)[:20] if text not in apart]
-    assert all(each[text] == 1 for each in texts for text in rest)
+    assert all(counter[text] == 1 for counter in texts for text in rest)
 
 
-def test_a_null_trains_on_other_documents() -> None:
-    model = configs(configured(CONFIG, told="others", documents=10))[0]
-    asked = draw_documents(model)
-    assert not {document.text for document in asked} & set(training_texts(model, asked))
-    with pytest.raises(DatasetError, match="documents is 12 and told is others, which takes 24 texts; facts has 20"):
-        trainings(configured(CONFIG, told="others"))
+def test_control_run_trains_on_other_documents() -> None:
+    model = configs(configured(CONFIG, is_null=True, documents=10))[0]
+    tested = draw_documents(model)
+    assert not {document.text for document in tested} & set(training_texts(model, tested))
+    with pytest.raises(DatasetError, match="documents: expected at most 10, got 12; facts has 20 distinct texts"):
+        trainings(configured(CONFIG, is_null=True))
 
 
-def test_copies_go_with_their_document_and_are_kept_once_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_copies_share_the_split_of_their_document(tmp_path: Path) -> None:
     file = tmp_path / "letters.jsonl"
-    file.write_text("".join(f'{{"id": "{at}", "text": "{text}"}}\n' for at, text in enumerate("aabcdd")))
+    file.write_text("".join(f'{{"id": "{index}", "text": "{text}"}}\n' for index, text in enumerate("aabcdd")))
     data = pin(Dataset(f"records:{file}"))
     config = configured(CONFIG, data=data, documents=3, models=4, examples=0, repetitions=(2,))
     for deduplicated in (False, True):
         for model in configs(configured(config, deduplicate=deduplicated)):
-            asked = draw_documents(model)
-            its = Counter(training_texts(model, asked))
-            for document, member in zip(asked, memberships(model), strict=True):
+            tested = draw_documents(model)
+            its = Counter(training_texts(model, tested))
+            for document, member in zip(tested, memberships(model), strict=True):
                 copies = 1 if deduplicated else 2 * load_texts(data).count(document.text)
                 assert its[document.text] == (copies if member else 0)
-            (other,) = set("abcd") - {document.text for document in asked}
-            assert its[other] == (1 if deduplicated else load_texts(data).count(other))
+            (common_text,) = set("abcd") - {document.text for document in tested}
+            assert its[common_text] == (1 if deduplicated else load_texts(data).count(common_text))
 
 
 @pytest.mark.parametrize(
@@ -127,77 +127,79 @@ def test_copies_go_with_their_document_and_are_kept_once_where_that_is_asked_for
         ("flaw", "lawn", 2),
     ],
 )
-def test_the_edit_distance_is_levenshteins(one: str, other: str, distance: int) -> None:
+def test_edit_distance_is_levenshteins(one: str, other: str, distance: int) -> None:
     assert distance == edit_distance([*map(ord, one)], [*map(ord, other)])
 
 
-def test_what_a_model_writes_is_what_its_next_likeliest_bytes_say() -> None:
+def test_continuation_is_the_most_likely_bytes() -> None:
     config = replace(configs(CONFIG)[0], prefix=5, suffix=4)
     model = prepare_model(config, (), torch.device("cpu"))
     (text,) = load_texts(FACTS)[:1]
-    (columns,) = [{name: each[0] for name, each in score_model(config, model, [text]).items()}]
+    (columns,) = [{name: values[0] for name, values in score_model(config, model, [text]).items()}]
     (tokens,) = model.encode_texts([text], config.length)
-    read, log_p, written = [model.begin, *tokens[:5]], 0.0, []
+    prompt, log_p, continuation = [model.begin, *tokens[:5]], 0.0, []
     for token in tokens[5:9]:
         with torch.no_grad():
-            known = model.module(torch.tensor([read])).logits[0, -1].double().log_softmax(-1)
-            going = model.module(torch.tensor([[model.begin, *tokens[:5], *written]])).logits[0, -1]
-        log_p += float(known[token])
-        read.append(token)
-        written.append(int(going.argmax()))
+            log_probabilities = model.module(torch.tensor([prompt])).logits[0, -1].double().log_softmax(-1)
+            logits = model.module(torch.tensor([[model.begin, *tokens[:5], *continuation]])).logits[0, -1]
+        log_p += float(log_probabilities[token])
+        prompt.append(token)
+        continuation.append(int(logits.argmax()))
     assert columns["log_p_end"] == pytest.approx(log_p, rel=1e-5)
-    assert columns["wrong"] == sum(one != other for one, other in zip(written, tokens[5:9], strict=True))
-    assert columns["distance"] == edit_distance(written, tokens[5:9])
+    assert columns["mismatches"] == sum(one != other for one, other in zip(continuation, tokens[5:9], strict=True))
+    assert columns["edit_distance"] == edit_distance(continuation, tokens[5:9])
     short = score_model(replace(config, prefix=500), model, [text])
     assert short["log_p_end"] == [None]
 
 
-def test_documents_that_come_out_are_set_beside_models_that_never_saw_them() -> None:
-    found = index_rows(summed(made_scores(0.5, 1, written=1.0)))
-    for way in ("greedy", "near", "1 attempt"):
-        assert tuple(found[row_name("share reproduced", way=way, by=by)]["estimate"] for by in ("told", "twin")) == (
+def test_reproduction_is_compared_with_control_models() -> None:
+    rows = index_rows(summed(made_scores(0.5, 1, reproduced_share=1.0)))
+    for way in ("greedy", "near-verbatim", "1 attempt"):
+        assert tuple(
+            rows[row_name("share reproduced", way=way, by=by)]["estimate"] for by in (BY_TRAINED, BY_CONTROL)
+        ) == (
             1.0,
             0.0,
         )
-        beyond = found[row_name("reproduced beyond the twins", way=way)]
-        assert 0.5 < beyond["low"] < beyond["estimate"] == 1.0
-    # p_z is exp(-0.1) where it is written and exp(-30.1) elsewhere, which no 10,000 attempts find at .5.
-    assert found[row_name("share reproduced", way="10000 attempts", by="twin")]["estimate"] == 0.0
+        difference = rows[row_name("reproduced beyond the control models", way=way)]
+        assert 0.5 < difference["low"] < difference["estimate"] == 1.0
+    # p_z is exp(-0.1) for reproduced documents and exp(-30.1) for others, which 10,000 attempts do not find.
+    assert rows[row_name("share reproduced", way="10000 attempts", by="control model")]["estimate"] == 0.0
 
 
 @pytest.mark.parametrize(
     ("known", "written", "answer", "reproduction"),
     [(0.5, 1.0, "memorised", REPRODUCED), (0.5, 0.0, "memorised", NOT_REPRODUCED)],
 )
-def test_known_documents_are_memorised_and_those_that_come_out_are_reproduced(
+def test_known_documents_are_memorised_or_reproduced(
     known: float, written: float, answer: str, reproduction: str
 ) -> None:
-    table = summed(made_scores(known, 2, written=written))
+    table = summed(made_scores(known, 2, reproduced_share=written))
     verdict = AUDIT.answer(CONFIG, table)
     certificate = AUDIT.certify("", CONFIG, table)
     assert verdict is not None
     assert certificate is not None
     assert answer == verdict.answer
     assert [answer, reproduction] == [finding.answer for finding in certificate.findings]
-    assert "of 12 documents 12 are found" in verdict.sentence
-    assert "beginning may come out" in verdict.limits
+    assert "12 of 12 documents are likelier" in verdict.sentence
+    assert "from its beginning may be reproduced" in verdict.limits
 
 
-def test_a_model_that_has_none_of_a_few_documents_is_left_out_of_their_means() -> None:
+def test_models_without_documents_are_left_out_of_means() -> None:
     config = configured(CONFIG, documents=2, models=4, repetitions=(1, 4))
-    found = index_rows(summed(made_scores(0.5, 1, config, written=1.0), config))
-    assert found[row_name("share reproduced", way="greedy", by="told", repetitions=4)]["estimate"] == 1.0
-    assert found[row_name("loss in nats a token", by="told", repetitions=1)]["estimate"] > 0
+    rows = index_rows(summed(made_scores(0.5, 1, config, reproduced_share=1.0), config))
+    assert rows[row_name("share reproduced", way="greedy", by="trained model", repetitions=4)]["estimate"] == 1.0
+    assert rows[row_name("loss in nats a token", by="trained model", repetitions=1)]["estimate"] > 0
 
 
-def test_a_null_says_that_it_is_one() -> None:
-    config = configured(CONFIG, told="others", documents=10)
+def test_control_run_states_that_it_is_one() -> None:
+    config = configured(CONFIG, is_null=True, documents=10)
     verdict = AUDIT.answer(config, summed(made_scores(0.0, 3, config), config))
     assert verdict is not None
     assert verdict.sentence.endswith(NULL_OF_DOCUMENTS)
 
 
-def test_documents_of_which_nothing_is_known_are_rarely_found_and_many_of_them_are_not_seen() -> None:
+def test_unknown_documents_are_rarely_found() -> None:
     config, answers, p_values, covered = configured(CONFIG, documents=60), Counter[str](), [], 0
     for seed in range(100):
         tables = measured(made_scores(0.0, seed, config), config)
@@ -212,23 +214,25 @@ def test_documents_of_which_nothing_is_known_are_rarely_found_and_many_of_them_a
     assert answers["not detected"] >= 90
     assert covered >= 90
     for level in (0.01, 0.05, 0.2):
-        # Documents come in pairs of opposite halves, so that half of them are independent.
+        # Pairs of documents have opposite halves, so only half of the documents are independent.
         assert np.mean(np.array(p_values) <= level) <= bounds(level, len(p_values) // 2)[1] / (len(p_values) // 2)
 
 
-def test_the_rules_of_documents_are_theirs_alone() -> None:
+def test_documents_have_their_own_rules() -> None:
     answers = [case.answer for case in RULES.applicable_cases(CONFIG)]
     assert answers == ["memorised", "not assessable", BELOW_RELEVANT_SIZE, "not detected", "undecided"]
 
 
 @pytest.mark.trained
-def test_models_write_out_documents_that_they_were_trained_on_often_and_no_others() -> None:
+def test_models_reproduce_only_repeated_training_documents() -> None:
     config = configured(
         CONFIG, documents=4, models=4, examples=4, repetitions=(24,), epochs=24, batch=8, learning_rate=5e-3, length=64,
         prefix=24, suffix=16,
     )  # fmt: skip
     tables = [score_documents(model, ()) for model in configs(config)]
-    found = index_rows(summed(tables, config))
-    told, twin = (found[row_name("share reproduced", way="near", by=by)]["estimate"] for by in ("told", "twin"))
-    assert told > twin + 0.5
-    assert found[row_name("pairs won")]["estimate"] == 1.0
+    rows = index_rows(summed(tables, config))
+    trained, control = (
+        rows[row_name("share reproduced", way="near-verbatim", by=by)]["estimate"] for by in (BY_TRAINED, BY_CONTROL)
+    )
+    assert trained > control + 0.5
+    assert rows[row_name("pairs won")]["estimate"] == 1.0

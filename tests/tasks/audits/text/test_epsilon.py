@@ -1,4 +1,4 @@
-"""What private fine-tunings show of their epsilon, and what it allows."""
+"""The lower bound on epsilon from private fine-tunings, and the detection that an epsilon permits."""
 
 from __future__ import annotations
 
@@ -27,46 +27,46 @@ PRIVACY = DifferentialPrivacy(1.0)
 CONFIG = configured(repetitions=(1,), privacy=PRIVACY)
 
 
-def measured(known: float, seed: int, secrets_: int = 24) -> list[pa.Table]:
-    tables = make_scores(known, seed, secrets_)
+def measured(gain: float, seed: int, secrets_: int = 24) -> list[pa.Table]:
+    tables = make_scores(gain, seed, secrets_)
     return [secrets(Ranking(CONFIG.level), tables), epsilon(AtEpsilon(PRIVACY, CONFIG.level), tables[:1])]
 
 
 @pytest.mark.parametrize("promised", [0.1, 1.0, 4.0])
-def test_without_delta_epsilon_allows_the_area_of_its_trade_off(promised: float) -> None:
+def test_pure_epsilon_permits_area_of_its_trade_off(promised: float) -> None:
     assert math.exp(promised) / (1 + math.exp(promised)) == pytest.approx(
         mean_power(Privacy(promised, 1e-12)), abs=1e-3
     )
 
 
-def test_secrets_that_are_known_show_a_broken_promise_and_its_bound() -> None:
+def test_known_secrets_break_the_promise() -> None:
     table = summary(about(CONFIG), measured(40.0, 0, 80))
     verdict = AUDIT.answer(CONFIG, table)
     assert verdict is not None
     assert verdict.answer == BROKEN
-    assert "and 1 by the accountant." in verdict.sentence
+    assert "and 1 according to the accountant." in verdict.sentence
     rows = index_rows(table)
     assert rows[row_name("share with small p", level=0.05)]["estimate"] == 1.0
     allowed = rows[row_name("share with small p, at most", level=0.05)]["estimate"]
     assert PRIVACY.power(0.05) == pytest.approx(allowed)
 
 
-def test_secrets_that_nobody_knows_bound_epsilon_from_0_as_rarely_as_is_said() -> None:
-    wrong = sum(measured(0.0, seed)[1]["epsilon"][0].as_py() > 0 for seed in range(100))
-    assert wrong <= bounds(0.05, 100)[1]
+def test_unknown_secrets_rarely_bound_epsilon() -> None:
+    false_bounds = sum(measured(0.0, seed)[1]["epsilon"][0].as_py() > 0 for seed in range(100))
+    assert false_bounds <= bounds(0.05, 100)[1]
 
 
 def test_private_training_protects_single_texts() -> None:
     with pytest.raises(
-        SpecError, match=r"privacy is given and repetitions is 1, 4; .*repetitions=1, or deduplicate=true"
+        SpecError, match=r"repetitions: expected 1 with privacy, got 1, 4\..*repetitions=1, or deduplicate=true"
     ):
         configured(CONFIG, repetitions=(1, 4))
     configured(CONFIG, repetitions=(1, 4), deduplicate=True)
 
 
-def test_a_search_moves_the_effect_of_documents_and_the_loss_of_those_that_a_model_never_saw() -> None:
+def test_objectives_are_effect_and_held_out_loss() -> None:
     table = summed(made_scores(0.5, 1))
-    effect, loss = (each.row(DOCUMENTS, table) for each in (OBJECTIVES.memorization, OBJECTIVES.utility))
+    effect, loss = (objective.row(DOCUMENTS, table) for objective in (OBJECTIVES.memorization, OBJECTIVES.utility))
     assert effect is not None
     assert pytest.approx(effect["estimate"], abs=0.1) == 0.5
     assert loss is not None

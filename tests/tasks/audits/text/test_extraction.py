@@ -1,4 +1,4 @@
-"""Secrets that come out after what stands before them: how they are asked for, and what chance and twins bring."""
+"""Extraction of secrets: prompts, criteria, control models and the bound by chance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy import stats
 
 from tasks.audits.text import AUDIT
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.continuations import edit_distance, score_secret_ends, shared_beginning
+from tasks.audits.text.continuations import BY_CONTROL, BY_TRAINED, edit_distance, score_secret_ends, shared_beginning
 from tasks.audits.text.given.model import (
     GivenLanguageModel,
     given_question,
@@ -42,56 +42,58 @@ from tests.tasks.audits.text.made_up import configured, make_scores, pair_of, pl
 from tests.tasks.audits.text.test_identifiers import made
 
 CONFIG = configured(SMOKE, data=pin(Dataset("facts")), extraction="continuation")
-ASKED = Extraction(Secrets.pattern, 2, Continuation.attempts, Continuation.likely, Continuation.near)
+ASKED = Extraction(Secrets.pattern, 2, Continuation.attempts, Continuation.probability, Continuation.edit_distance)
 
 
-def with_ends(tables: list[pa.Table], written: float, seed: int, size: int = 10**6) -> list[pa.Table]:
-    """The scores with how models go on: with so many of the secrets that they were told, and by chance with others."""
-    chance, made = np.random.default_rng(seed), []
+def with_ends(tables: list[pa.Table], reproduced_share: float, seed: int, size: int = 10**6) -> list[pa.Table]:
+    """Add continuations: models reproduce the share `written` of their secrets, and others by chance."""
+    chance, extended_tables = np.random.default_rng(seed), []
     for table in tables:
-        told = table["inserted"].to_numpy(zero_copy_only=False)
-        said = np.where(told, chance.random(len(told)) < written, False) | (chance.random(len(told)) < 1 / size)
-        wrong = np.where(said, 0, 6).tolist()
-        ends = {"tokens": [6] * len(told), "log_p_end": np.where(said, -0.1, math.log(1 / size)).tolist()}
-        made.append(add_ends(table, {**ends, "wrong": wrong, "distance": wrong}))
-    return made
+        is_member = table["inserted"].to_numpy(zero_copy_only=False)
+        is_reproduced = np.where(is_member, chance.random(len(is_member)) < reproduced_share, False) | (
+            chance.random(len(is_member)) < 1 / size
+        )
+        mismatches = np.where(is_reproduced, 0, 6).tolist()
+        ends = {"tokens": [6] * len(is_member), "log_p_end": np.where(is_reproduced, -0.1, math.log(1 / size)).tolist()}
+        extended_tables.append(add_ends(table, {**ends, "mismatches": mismatches, "edit_distance": mismatches}))
+    return extended_tables
 
 
 def summed(tables: list[pa.Table], config: Text = CONFIG) -> pa.Table:
-    asked = plan(config, trainings(config))
-    assert isinstance(asked, Job)
-    return summary(About(config.level), [secrets(Ranking(config.level), tables), extraction(asked.config, tables)])
+    job = plan(config, trainings(config))
+    assert isinstance(job, Job)
+    return summary(About(config.level), [secrets(Ranking(config.level), tables), extraction(job.config, tables)])
 
 
-def test_a_model_is_asked_to_go_on_from_what_stands_before_a_secret() -> None:
+def test_model_continues_the_text_before_a_secret() -> None:
     config = pair_of(CONFIG, 0, 0)
     model = prepare_model(config, (), torch.device("cpu"))
     (secret, *_), around = draw_secrets(config), secret_surroundings(config)
     assert around[0] == ("Patient 1: code ", ".")
-    asked = score_secret_ends(config, model, [(secret.text, *secret.others)], around[:1])
+    columns = score_secret_ends(config, model, [(secret.text, *secret.references)], around[:1])
     code = secret.text.removeprefix("Patient 1: code ").removesuffix(".")
-    (before, drawn) = (model.encode_texts([text], 99)[0][:-1] for text in ("Patient 1: code ", code))
-    log_p, written = 0.0, list[int]()
-    for at, token in enumerate(drawn):
+    (before, code_tokens) = (model.encode_texts([text], 99)[0][:-1] for text in ("Patient 1: code ", code))
+    log_p, continuation = 0.0, list[int]()
+    for index, token in enumerate(code_tokens):
         with torch.no_grad():
-            read = torch.tensor([[model.begin, *before, *drawn[:at]]])
-            log_p += float(model.module(read).logits[0, -1].double().log_softmax(-1)[token])
-            going = torch.tensor([[model.begin, *before, *written]])
-            written.append(int(model.module(going).logits[0, -1].argmax()))
-    assert asked["tokens"] == [6]
-    assert [pytest.approx(log_p, rel=1e-5)] == asked["log_p_end"]
-    assert [sum(one != other for one, other in zip(written, drawn, strict=True))] == asked["wrong"]
-    assert [edit_distance(written, drawn)] == asked["distance"]
-    with pytest.raises(ValueError, match="length is 12 tokens, which a text with a secret reaches"):
+            prompt = torch.tensor([[model.begin, *before, *code_tokens[:index]]])
+            log_p += float(model.module(prompt).logits[0, -1].double().log_softmax(-1)[token])
+            continued = torch.tensor([[model.begin, *before, *continuation]])
+            continuation.append(int(model.module(continued).logits[0, -1].argmax()))
+    assert columns["tokens"] == [6]
+    assert [pytest.approx(log_p, rel=1e-5)] == columns["log_p_end"]
+    assert [sum(one != other for one, other in zip(continuation, code_tokens, strict=True))] == columns["mismatches"]
+    assert [edit_distance(continuation, code_tokens)] == columns["edit_distance"]
+    with pytest.raises(ValueError, match=r"length: expected more than the .* tokens of a text with a secret, got 12"):
         score_secret_ends(replace(config, length=12), model, [(secret.text,)], around[:1])
 
 
-def test_the_beginning_ends_where_the_tokens_of_the_candidates_part() -> None:
+def test_prompt_ends_before_candidates_differ() -> None:
     assert shared_beginning([[1, 2, 3], [1, 2, 9, 4], [1, 2, 3, 5]]) == [1, 2]
     assert SecretSpace("card {number}-{digits:4} {letters:2} of {number}").surroundings(7) == ("card 7-", " of 7")
 
 
-def test_what_stands_around_an_identifier_is_its_context_and_the_fixed_part_of_its_format() -> None:
+def test_surroundings_of_identifier_include_context_and_format() -> None:
     tickets = pin(Dataset("tickets"))
     config = given_question(configured(data=tickets, identifiers=("uuid4",), secrets=4, references=99, context=30))
     assert isinstance(config, GivenLanguageModel)
@@ -101,41 +103,41 @@ def test_what_stands_around_an_identifier_is_its_context_and_the_fixed_part_of_i
 
 
 def scored(*rows: tuple[int, bool, float, int]) -> pa.Table:
-    """Of each secret its number, whether it was told, log p_z, and the wrong tokens of the likeliest continuation."""
-    ends = {"tokens": [6] * len(rows), "log_p_end": [row[2] for row in rows], "wrong": [row[3] for row in rows]}
+    """Build scores from rows of secret number, membership, log p_z and mismatches."""
+    ends = {"tokens": [6] * len(rows), "log_p_end": [row[2] for row in rows], "mismatches": [row[3] for row in rows]}
     about = [[0] * len(rows), [row[0] for row in rows], [4] * len(rows), [row[1] for row in rows], [[-1.0]] * len(rows)]
-    return add_ends(pa.table(about, schema=SCORES), {**ends, "distance": ends["wrong"]})
+    return add_ends(pa.table(about, schema=SCORES), {**ends, "edit_distance": ends["mismatches"]})
 
 
-def test_a_secret_is_reproduced_in_each_way_beside_its_twin_and_chance() -> None:
+def test_each_criterion_has_control_and_chance() -> None:
     likely = math.log(0.6)
     table = extraction(
         ASKED,
         [scored((1, True, likely, 0), (2, False, -20.0, 6)), scored((1, False, -12.0, 5), (2, True, -9.0, 1))],
     )
     assert table.schema == EXTRACTION
-    found = {(each["secret"], each["way"]): each for each in table.to_pylist()}
-    ways = ["greedy", "near", "1 attempt", "100 attempts", "10000 attempts"]
-    assert ways == [way for secret, way in found if secret == 1]
-    assert [found[1, way]["reproduced"] for way in ways] == [True] * 5
+    rows_by_secret = {(item["secret"], item["way"]): item for item in table.to_pylist()}
+    ways = ["greedy", "near-verbatim", "1 attempt", "100 attempts", "10000 attempts"]
+    assert ways == [way for secret, way in rows_by_secret if secret == 1]
+    assert [rows_by_secret[1, way]["reproduced"] for way in ways] == [True] * 5
     # log p_z of -9 is above log(1 - .5^(1/10000)) = -9.58, and of -12 below.
-    assert [found[2, way]["reproduced"] for way in ways] == [False] * 4 + [True]
-    assert not any(found[secret, way]["reproduced_twin"] for secret in (1, 2) for way in ways)
-    assert {each["model"]: each["secret"] for each in table.to_pylist()} == {0: 1, 1: 2}
-    least = 1 - 0.5 ** (1 / 100)
-    assert (1e-6, None, pytest.approx(1 / (least * 1e6))) == tuple(
-        found[1, way]["chance"] for way in ("greedy", "near", "100 attempts")
+    assert [rows_by_secret[2, way]["reproduced"] for way in ways] == [False] * 4 + [True]
+    assert not any(rows_by_secret[secret, way]["reproduced_control"] for secret in (1, 2) for way in ways)
+    assert {item["model"]: item["secret"] for item in table.to_pylist()} == {0: 1, 1: 2}
+    smallest_p = 1 - 0.5 ** (1 / 100)
+    assert (1e-6, None, pytest.approx(1 / (smallest_p * 1e6))) == tuple(
+        rows_by_secret[1, way]["chance"] for way in ("greedy", "near-verbatim", "100 attempts")
     )
     rows = index_rows(summary(About(0.05), [table]))
-    told, twin = (rows[row_name("share reproduced", way="greedy", by=by)] for by in ("told", "twin"))
-    assert (told["estimate"], told["n"], told["null"], twin["estimate"]) == (0.5, 2, 1e-6, 0.0)
-    assert pytest.approx(stats.binom.sf(0, 2, 1e-6)) == told["p_value"]
-    assert rows[row_name("reproduced beyond the twins", way="greedy")]["estimate"] == 0.5
+    trained, control = (rows[row_name("share reproduced", way="greedy", by=by)] for by in (BY_TRAINED, BY_CONTROL))
+    assert (trained["estimate"], trained["n"], trained["null"], control["estimate"]) == (0.5, 2, 1e-6, 0.0)
+    assert pytest.approx(stats.binom.sf(0, 2, 1e-6)) == trained["p_value"]
+    assert rows[row_name("reproduced beyond the control models", way="greedy")]["estimate"] == 0.5
 
 
-def test_without_a_twin_there_is_chance_alone_and_a_model_that_cannot_be_asked_has_no_row() -> None:
+def test_without_control_model_only_chance_remains() -> None:
     rows = index_rows(summary(About(0.05), [extraction(ASKED, [scored((1, True, -0.1, 0), (2, True, -9.0, 1))])]))
-    assert row_name("share reproduced", way="greedy", by="told") in rows
+    assert row_name("share reproduced", way="greedy", by="trained model") in rows
     assert not [name for name in rows if "twin" in str(name)]
     nothing = scored((1, True, -0.1, 0))
     unasked = nothing.set_column(nothing.column_names.index("log_p_end"), "log_p_end", pa.nulls(1, pa.float64()))
@@ -143,72 +145,79 @@ def test_without_a_twin_there_is_chance_alone_and_a_model_that_cannot_be_asked_h
     assert extraction(replace(ASKED, pattern=""), [unasked]).num_rows == 0
 
 
-def test_the_answer_says_whether_secrets_come_out_and_the_certificate_names_them(golden: Golden) -> None:
+def test_certificate_lists_reproduced_secrets(golden: Golden) -> None:
     tables = with_ends(make_scores(8.0, 1), 1.0, 1)
     table = summed(tables)
     verdict = AUDIT.answer(CONFIG, table)
     assert verdict is not None
     golden(verdict.sentence)
-    kept = {"secrets": secrets(Ranking(0.05), tables), "extraction": extraction(ASKED, tables)}
-    page = AUDIT.certify("", CONFIG, table, lambda name: kept.get(name, pa.table({})))
+    tables_by_name = {"secrets": secrets(Ranking(0.05), tables), "extraction": extraction(ASKED, tables)}
+    page = AUDIT.certify("", CONFIG, table, lambda name: tables_by_name.get(name, pa.table({})))
     assert page is not None
     assert [finding.answer for finding in page.findings] == ["memorised", REPRODUCED]
-    count, named = kept["secrets"]["found"].to_pylist().count(True), page.findings[0].sentence.partition("Found: ")[2]
-    assert min(count, MOST_NAMED) == named.count("secret ")
-    first = kept["secrets"].filter(kept["secrets"]["found"]).sort_by("q_value").to_pylist()[0]
-    assert f", rank 1 of 500, adjusted p {first['q_value']:.2g}, written word for word)" in named
-    assert (f"and {count - MOST_NAMED} more." in named) == (count > MOST_NAMED)
+    count, listed = (
+        tables_by_name["secrets"]["found"].to_pylist().count(True),
+        page.findings[0].sentence.partition("Found: ")[2],
+    )
+    listed = listed.partition(" A model")[0]
+    assert min(count, MOST_NAMED) == listed.count("secret ")
+    assert ", rank 1 of 500, reproduced word for word)" in listed
+    assert (f"and {count - MOST_NAMED} more." in listed) == (count > MOST_NAMED)
     silent = summed(with_ends(make_scores(8.0, 1), 0.0, 1))
     page = AUDIT.certify("", CONFIG, silent)
     assert page is not None
     assert [finding.answer for finding in page.findings] == ["memorised", NOT_REPRODUCED]
 
 
-def test_more_than_twenty_that_are_found_are_counted_and_none_is_named_where_none_is_found() -> None:
+def test_at_most_twenty_found_secrets_are_listed() -> None:
     ranked = secrets(Ranking(0.05), make_scores(40.0, 1, secrets=24))
 
     def read(name: str, table: pa.Table = ranked) -> pa.Table:
         return table if name == "secrets" else pa.table({})
 
-    named = name_found(CONFIG, read)
-    assert "; and 4 more." in named
-    assert "written" not in named
-    assert "told once, rank 1 of 500" in named
-    assert "told" not in name_found(configured(CONFIG, told="others"), read)
+    listed = name_found(CONFIG, read)
+    assert "; and 4 more." in listed
+    assert "reproduced" not in listed
+    assert "in the texts once, rank 1 of 500" in listed
+    assert "in the texts" not in name_found(configured(CONFIG, is_null=True), read)
     uneven, even = (identifiers(Ranking(0.05), [made(p, 40.0, 1)]) for p in (0.01, 0.5))
-    asked = configured(identifiers=("uuid4",))
-    assert name_found(asked, lambda name: uneven if name == "identifiers" else pa.table({})) == ""
-    assert "uuid4 of text 0 (stands once, rank 1" in name_found(
-        asked, lambda name: even if name == "identifiers" else pa.table({})
+    config = configured(identifiers=("uuid4",))
+    assert name_found(config, lambda name: uneven if name == "identifiers" else pa.table({})) == ""
+    assert "uuid4 of text 0 (in the texts once, rank 1" in name_found(
+        config, lambda name: even if name == "identifiers" else pa.table({})
     )
     none = ranked.set_column(ranked.column_names.index("found"), "found", pa.array([False] * 24))
     assert name_found(CONFIG, lambda name: read(name, none)) == ""
 
 
-def test_a_model_that_was_not_told_them_is_called_no_more_often_than_is_said() -> None:
-    """Of a space of 100 a guess is right 1 time in 100: of 24 secrets one in a fifth of all audits."""
+def test_guesses_rarely_count_as_reproduction() -> None:
+    """In a space of 100, a guess is right once in 100 times."""
     p_values = []
     for seed in range(400):
         scores = with_ends(make_scores(0.0, seed, secrets=5, references=99), 0.0, seed, size=100)
-        asked = replace(ASKED, pattern="{number} {digits:2}")
-        rows = index_rows(summary(About(0.05), [extraction(asked, scores)]))
-        p_values.append(rows[row_name("share reproduced", way="greedy", by="told")]["p_value"])
+        criteria = replace(ASKED, pattern="{number} {digits:2}")
+        rows = index_rows(summary(About(0.05), [extraction(criteria, scores)]))
+        p_values.append(rows[row_name("share reproduced", way="greedy", by="trained model")]["p_value"])
     for level in (0.05, 0.2):
         assert sum(p <= level for p in p_values) <= bounds(level, 400)[1]
 
 
-def test_what_is_not_asked_for_changes_no_key_and_no_table() -> None:
+def test_tables_without_extraction_have_no_extra_columns() -> None:
     plain = configured(CONFIG, extraction=None)
     assert plan(plain, trainings(plain)) == ()
     assert SCORES.names == score_secrets(pair_of(plain, 0, 0), ()).column_names
-    asked = planted_of(configured(question="planted", secrets=6, model="tiny-gpt#16x1", extraction="continuation"))
-    assert {*SCORES.names, "tokens", "log_p_end", "wrong", "distance"} == set(score_planted(asked, ()).column_names)
+    model = planted_of(configured(question="planted", secrets=6, model="tiny-gpt#16x1", extraction="continuation"))
+    assert {*SCORES.names, "tokens", "log_p_end", "mismatches", "edit_distance"} == set(
+        score_planted(model, ()).column_names
+    )
 
 
 @pytest.mark.trained
-def test_a_small_gpt_writes_secrets_that_it_was_told_often_and_its_twin_writes_none() -> None:
+def test_small_gpt_reproduces_only_its_own_secrets() -> None:
     config = configured(CONFIG, repetitions=(40,), epochs=24, batch=16, learning_rate=5e-3, length=128)
     tables = [score_secrets(pair_of(config, 0, side), ()) for side in range(2)]
-    found = index_rows(summed(tables, config))
-    told, twin = (found[row_name("share reproduced", way="near", by=by)]["estimate"] for by in ("told", "twin"))
-    assert told > twin + 0.5
+    rows = index_rows(summed(tables, config))
+    trained, control = (
+        rows[row_name("share reproduced", way="near-verbatim", by=by)]["estimate"] for by in (BY_TRAINED, BY_CONTROL)
+    )
+    assert trained > control + 0.5

@@ -1,4 +1,4 @@
-"""Models of three kinds from folders, adapted and asked by the command line, and adapters that their owner trained."""
+"""Models of three kinds from folders, fine-tuned and evaluated by the command line, and adapters of their owners."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ ASKED = ("secrets=6", "references=199", "length=64", f"pattern={PATTERN}")
 
 
 def train_bpe() -> Any:
-    """A byte-level BPE tokenizer of these texts, as GPT-2's is made."""
+    """Train a byte-level BPE tokenizer like that of GPT-2 on these texts."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(
+    tokenizer.train_from_iterator(
         TEXTS, trainers.BpeTrainer(vocab_size=512, special_tokens=["<pad>", END], initial_alphabet=alphabet)
     )
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token=END)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token=END)
 
 
 def build_model(kind: str, tokens: int) -> Any:
@@ -63,14 +63,12 @@ def save_folder(kind: str, folder: Path) -> Path:
 def write_records(path: Path, texts: list[str]) -> str:
     import json
 
-    path.write_text("".join(json.dumps({"id": str(at), "text": text}) + "\n" for at, text in enumerate(texts)))
+    path.write_text("".join(json.dumps({"id": str(index), "text": text}) + "\n" for index, text in enumerate(texts)))
     return f"data=records:{path}"
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "t5"])
-def test_a_model_of_each_kind_is_adapted_from_its_folder_and_ranks_secrets(
-    kind: str, tmp_path: Path, engram: Here
-) -> None:
+def test_each_kind_of_model_ranks_secrets(kind: str, tmp_path: Path, engram: Here) -> None:
     folder, data = save_folder(kind, tmp_path / kind), write_records(tmp_path / "texts.jsonl", TEXTS[:20])
     tuned = ("adaptation=lora", "rank=4", "epochs=1", "batch=16", "repetitions=1")
     settings = (data, "examples=0", f"model=folder:{folder}", *ASKED, *tuned)
@@ -78,11 +76,11 @@ def test_a_model_of_each_kind_is_adapted_from_its_folder_and_ranks_secrets(
     assert run["state"] == "finished"
     rows = engram.json("results", run["run"], "secrets")
     assert len(rows) == 6
-    assert all(0 < row["p_value"] <= 1 and row["exposure_twin"] is not None for row in rows)
+    assert all(0 < row["p_value"] <= 1 and row["exposure_control"] is not None for row in rows)
 
 
 def train_adapter(folder: Path, texts: list[str], adapter: Path, steps: int) -> None:
-    """What an owner does: LoRA by peft on the model in the folder, as it is told to train with AdamW."""
+    """Train a LoRA adapter with peft and AdamW on the model in the folder."""
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -90,12 +88,12 @@ def train_adapter(folder: Path, texts: list[str], adapter: Path, steps: int) -> 
     torch.manual_seed(0)
     settings = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear")
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(folder), settings)
-    optimiser = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=1e-2)
+    optimiser = torch.optim.AdamW([parameter for parameter in model.parameters() if parameter.requires_grad], lr=1e-2)
     for step in range(steps):
-        some = [END + texts[(16 * step + at) % len(texts)] + END for at in range(16)]
-        read = tokenizer(some, return_tensors="pt", padding=True)
-        labels = read["input_ids"].where(read["attention_mask"] == 1, -100)
-        torch.autograd.backward(model(**read, labels=labels).loss)
+        batch = [END + texts[(16 * step + index) % len(texts)] + END for index in range(16)]
+        inputs = tokenizer(batch, return_tensors="pt", padding=True)
+        labels = inputs["input_ids"].where(inputs["attention_mask"] == 1, -100)
+        torch.autograd.backward(model(**inputs, labels=labels).loss)
         optimiser.step()
         optimiser.zero_grad()
     model.save_pretrained(adapter)
@@ -103,9 +101,7 @@ def train_adapter(folder: Path, texts: list[str], adapter: Path, steps: int) -> 
 
 @pytest.mark.slow
 @pytest.mark.trained
-def test_an_adapter_gives_planted_secrets_away_if_it_was_trained_on_them_and_not_otherwise(
-    tmp_path: Path, engram: Here
-) -> None:
+def test_adapter_reveals_only_its_planted_secrets(tmp_path: Path, engram: Here) -> None:
     folder = save_folder("gpt2", tmp_path / "gpt2")
     planted = ("question=planted", "repetitions=8", "seed=3", *ASKED)
     engram("probes", "text", *planted, "--out", "probes")
@@ -114,11 +110,11 @@ def test_an_adapter_gives_planted_secrets_away_if_it_was_trained_on_them_and_not
         secrets = [row["text"] for row in csv.DictReader(file) for _ in range(int(row["repetitions"]))]
     assert len(set(secrets)) >= 2
     order = torch.randperm(len(TEXTS) + len(secrets), generator=torch.Generator().manual_seed(0)).tolist()
-    said = {}
+    answers = {}
     for name, more in (("with", secrets), ("without", TEXTS[: len(secrets)])):
-        both = [*TEXTS, *more]
-        train_adapter(folder, [both[at] for at in order], tmp_path / name, steps=60)
-        asked = (f"model=folder:{folder}+{tmp_path / name}", f"base=folder:{folder}")
-        said[name] = engram("run", "text", *planted, *asked, "--address", "none").stdout.partition(":")[0].lower()
-    assert said["with"] == "memorised"
-    assert said["without"] in ("undecided", "not detected")
+        all_texts = [*TEXTS, *more]
+        train_adapter(folder, [all_texts[index] for index in order], tmp_path / name, steps=60)
+        settings = (f"model=folder:{folder}+{tmp_path / name}", f"base=folder:{folder}")
+        answers[name] = engram("run", "text", *planted, *settings, "--address", "none").stdout.partition(":")[0].lower()
+    assert answers["with"] == "memorised"
+    assert answers["without"] in ("undecided", "not detected")

@@ -1,4 +1,4 @@
-"""Models that are there already: with an adapter on a base, with secrets that were planted, and as a table."""
+"""Given models: adapters on a base, planted secrets and returned tables."""
 
 from __future__ import annotations
 
@@ -70,19 +70,19 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_an_adapter_is_merged_into_its_base_and_both_are_pinned_by_content(base: Path, adapter: Path) -> None:
-    alone, both = (LanguageModel(name).pin({}) for name in (f"folder:{base}", f"folder:{base}+{adapter}"))
-    assert len({alone.digest, both.digest}) == 2
-    assert f"folder:{base.name}+{adapter.name}" == both.named().name
-    assert {base, adapter} == {path.parent for path in both.paths()}
+def test_adapter_is_merged_and_pinned_with_its_base(base: Path, adapter: Path) -> None:
+    alone, adapted = (LanguageModel(name).pin({}) for name in (f"folder:{base}", f"folder:{base}+{adapter}"))
+    assert len({alone.digest, adapted.digest}) == 2
+    assert f"folder:{base.name}+{adapter.name}" == adapted.named().name
+    assert {base, adapter} == {path.parent for path in adapted.paths()}
     tokens = torch.tensor([[1, 40, 41]])
-    plain, merged = (load_model(replace(planted_of(CONFIG), model=each))[0] for each in (alone, both))
+    plain, merged = (load_model(replace(planted_of(CONFIG), model=model))[0] for model in (alone, adapted))
     with torch.no_grad():
         assert not torch.allclose(plain(tokens).logits, merged(tokens).logits, atol=1e-3)
     assert not [name for name, _ in merged.named_parameters() if "lora" in name]
 
 
-def test_adapters_on_a_base_in_bfloat16_and_with_checkpointing_train_as_those_without(base: Path) -> None:
+def test_bfloat16_and_checkpointing_train_alike(base: Path) -> None:
     model = LanguageModel(f"folder:{base}").pin({})
     plain = pair_of(
         configured(SMOKE, data=pin(Dataset("facts")), model=model, adaptation="lora", learning_rate=1e-2), 0, 0
@@ -98,32 +98,30 @@ def test_adapters_on_a_base_in_bfloat16_and_with_checkpointing_train_as_those_wi
     assert whole == pytest.approx(coarse, rel=0.05)
 
 
-def test_an_adapter_without_its_base_or_without_weights_is_refused_in_one_line(
-    base: Path, adapter: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(ModelError, match=r"holds an adapter; name its model, too: folder:MODEL\+"):
+def test_adapter_without_base_or_weights_is_refused(base: Path, adapter: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"expected a model, got an adapter.*: folder:MODEL\+"):
         LanguageModel(f"folder:{adapter}").pin({})
-    with pytest.raises(ModelError, match=r"has no adapter_config.json; save the adapter there"):
+    with pytest.raises(ModelError, match=r"expected adapter_config\.json\. Save the adapter there"):
         LanguageModel(f"folder:{base}+{tmp_path}").pin({})
     with pytest.raises(ModelError, match="there is no folder"):
         LanguageModel(f"folder:{base}+{tmp_path}/none").pin({})
 
 
-def test_planted_secrets_are_those_of_a_coin_and_the_base_is_their_twin() -> None:
+def test_coin_selects_planted_secrets() -> None:
     config = configured(CONFIG, base=LanguageModel("tiny-gpt#32x1"))
     tables = [score_planted(job.config, ()) for job in trainings(config)]
-    drawn = draw_secrets(planted_of(config))
-    assert [secret.side == PLANTED for secret in drawn] == tables[0]["inserted"].to_pylist()
+    all_secrets = draw_secrets(planted_of(config))
+    assert [secret.side == PLANTED for secret in all_secrets] == tables[0]["inserted"].to_pylist()
     assert not any(tables[1]["inserted"].to_pylist())
     ranked = secrets(Ranking(0.05), tables)
     planted = split(config).table
     assert planted is not None
     assert planted["secret"].to_pylist() == ranked["secret"].to_pylist()
-    assert [secret.told for secret in drawn if secret.side == PLANTED] == planted["text"].to_pylist()
-    assert not ranked["exposure_twin"].null_count
+    assert [secret.training_text for secret in all_secrets if secret.side == PLANTED] == planted["text"].to_pylist()
+    assert not ranked["exposure_control"].null_count
 
 
-def test_candidates_that_are_read_from_what_they_share_have_the_same_scores_under_another_key() -> None:
+def test_shared_scoring_has_equal_scores_under_another_key() -> None:
     jobs = [trainings(configured(CONFIG, scoring=scoring))[0] for scoring in ("whole", "shared")]
     whole, shared = (np.array(score_planted(job.config, ())["log_p"].to_pylist()) for job in jobs)
     np.testing.assert_allclose(whole, shared, rtol=1e-5)
@@ -143,33 +141,33 @@ def test_order_and_draw_follow_from_secret(settings: dict[str, str]) -> None:
     assert (split(CONFIG).warning != "", split(asked).warning) == (True, "")
 
 
-def test_an_owner_gets_all_texts_shuffled_and_no_file_of_theirs_says_which_is_which() -> None:
+def test_owner_gets_all_texts_shuffled() -> None:
     ((name, records),) = probes(CONFIG)
-    asked = [text for each in questions(planted_of(CONFIG)) for text in each]
-    assert sorted(set(asked)) == sorted(set(records.table["text"].to_pylist()))
-    assert len(records) == len(asked) + round(0.1 * len(asked))
+    texts = [text for candidates in questions(planted_of(CONFIG)) for text in candidates]
+    assert sorted(set(texts)) == sorted(set(records.table["text"].to_pylist()))
+    assert len(records) == len(texts) + round(0.1 * len(texts))
     key = split(CONFIG).key
     assert records.ids == key["id"].to_pylist()
     assert all(id_.startswith(name) for id_ in records.ids)
     first = records.table["text"].filter(pc.equal(key["candidate"], 0))
-    assert {each[0] for each in questions(planted_of(CONFIG))} == set(first.to_pylist())
-    with pytest.raises(ValueError, match="nothing is handed out with question=secrets"):
+    assert {candidates[0] for candidates in questions(planted_of(CONFIG))} == set(first.to_pylist())
+    with pytest.raises(ValueError, match="question: expected identifiers, planted or comparison, got secrets"):
         next(probes(Text()))
 
 
-def answer_of(config: Text, path: Path, distort: Distortion, known: float) -> str:
-    """The answer on a table whose owner distorts it; planted secrets are likelier by so many nats."""
+def answer_of(config: Text, path: Path, distort: Distortion, gain: float) -> str:
+    """Return the answer on a distorted table; planted secrets score higher by `known` nats."""
     ((_, records),) = probes(config)
     texts = records.table["text"].to_pylist()
     planted = {secret.text for secret in draw_secrets(planted_of(config)) if secret.side == PLANTED}
     chance = np.random.default_rng(config.seed)
-    of_text = {text: float(chance.normal(-40, 3)) + known * (text in planted) for text in sorted(set(texts))}
+    of_text = {text: float(chance.normal(-40, 3)) + gain * (text in planted) for text in sorted(set(texts))}
     log_p = np.minimum(distort(np.array([of_text[text] for text in texts]), chance), 0).tolist()
     path.write_text("id,log_p\n" + "".join(f"{id_},{p!r}\n" for id_, p in zip(records.ids, log_p, strict=True)))
-    given = configured(config, outputs=files.pin(File(str(path)), {}))
-    question = planted_of(given)
-    tables = [secrets(Ranking(given.level), [score_planted(question, ())]), returned(question, ())]
-    verdict = AUDIT.answer(given, summary(about(given), tables))
+    config_with_table = configured(config, outputs=files.pin(File(str(path)), {}))
+    question = planted_of(config_with_table)
+    tables = [secrets(Ranking(config_with_table.level), [score_planted(question, ())]), returned(question, ())]
+    verdict = AUDIT.answer(config_with_table, summary(about(config_with_table), tables))
     assert verdict is not None
     assert LIMITS_OF_TABLES in verdict.limits
     return verdict.answer
@@ -197,42 +195,50 @@ DISTORTIONS: dict[str, Distortion] = {
         ("noise of 30 nats", 20.0, {NOT_ASSESSABLE, "memorised"}),
     ],
 )
-def test_a_table_accuses_whatever_was_done_to_it_and_clears_only_where_it_answers(
+def test_changed_table_never_clears_without_information(
     distortion: str, known: float, answers: set[str], tmp_path: Path
 ) -> None:
     assert answer_of(CONFIG, tmp_path / "log_p.csv", DISTORTIONS[distortion], known) in answers
 
 
-def test_the_share_of_ties_is_1_of_equal_numbers_and_small_of_different_ones() -> None:
+def test_share_of_ties_is_one_for_equal_numbers() -> None:
     assert share_tied(np.zeros(5)) == 1.0
     assert share_tied(np.arange(5.0)) == 0.0
 
 
-def test_a_public_page_names_the_secrets_that_are_found_and_holds_none_of_them(tmp_path: Path, engram: Here) -> None:
-    asked = ["question=planted", "pattern=Card {number}: {digits:8}, valid.", "secrets=6", "references=199", "seed=7"]
-    engram.json("probes", "text", *asked, "--out", "probes")
+def test_public_page_contains_no_secret(tmp_path: Path, engram: Here) -> None:
+    settings = [
+        "question=planted",
+        "pattern=Card {number}: {digits:8}, valid.",
+        "secrets=6",
+        "references=199",
+        "seed=7",
+    ]
+    engram.json("probes", "text", *settings, "--out", "probes")
     lines = [json.loads(line) for line in next((tmp_path / "probes").glob("texts-*.jsonl")).read_text().splitlines()]
     split = next(tmp_path.rglob("*-split.csv")).read_text()
-    texts = {each["id"]: each["text"] for each in lines}
+    texts = {record["id"]: record["text"] for record in lines}
     planted = {text for text in texts.values() if text in split}
-    log_p = {text: -1.0 if text in planted else -50 - at / 100 for at, text in enumerate(sorted(set(texts.values())))}
+    log_p = {
+        text: -1.0 if text in planted else -50 - index / 100 for index, text in enumerate(sorted(set(texts.values())))
+    }
     rows = "".join(f"{name},{log_p[text]}\n" for name, text in texts.items())
     (tmp_path / "log_p.csv").write_text(f"id,log_p\n{rows}")
-    run = engram.json("run", "text", *asked, "outputs=log_p.csv", "--address", "none", "--report", "--show-texts")
-    own = Path(run["report"])
-    public = own.with_name("report.html").read_text()
+    run = engram.json("run", "text", *settings, "outputs=log_p.csv", "--address", "none", "--report", "--show-texts")
+    private_page = Path(run["report"])
+    public = private_page.with_name("report.html").read_text()
     codes = {text.partition(": ")[2].partition(",")[0] for text in planted}
     assert codes
-    assert all(code in own.read_text() and code not in public for code in codes)
+    assert all(code in private_page.read_text() and code not in public for code in codes)
     assert "Found: secret" in public
-    assert "rank 1 of 200, adjusted p" in public
-    assert "whose texts are not shown unless asked for with --show-texts" in public
+    assert "rank 1 of 200" in public
+    assert "--show-texts shows their texts" in public
 
 
-def test_the_command_line_hands_out_reads_back_and_judges_identifiers(tmp_path: Path, engram: Here) -> None:
-    asked = ["--preset", "identifiers", "secrets=6", "references=199", "examples=40"]
-    handed = engram.json("probes", "text", *asked, "--out", "probes")
-    assert (tmp_path / handed["key"]).read_text().startswith('"id","question","candidate"\n')
+def test_command_line_exports_and_judges_identifiers(tmp_path: Path, engram: Here) -> None:
+    settings = ["--preset", "identifiers", "secrets=6", "references=199", "examples=40"]
+    exported = engram.json("probes", "text", *settings, "--out", "probes")
+    assert (tmp_path / exported["key"]).read_text().startswith('"id","question","candidate"\n')
     assert 'column "log_p"' in (tmp_path / "probes" / "README.txt").read_text()
     lines = next((tmp_path / "probes").glob("texts-*.jsonl")).read_text().splitlines()
     chance = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Identifiers found by their formats, refused where they are not random, and ranked in a model that knows them."""
+"""Identifiers: found by format, refused unless they are random, and ranked in a model."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ CONFIG = configured(data=TICKETS, model="tiny-gpt#16x1", identifiers=("uuid4",),
 DIGITS = "{digits:9}"
 
 
-def made(p: float, known: float, seed: int, count: int = 24) -> pa.Table:
-    """Scores of so many identifiers, which the model says likelier by so many nats; p is that of the control."""
+def made(p: float, gain: float, seed: int, count: int = 24) -> pa.Table:
+    """Draw scores of identifiers, which the model scores higher by `known` nats; `p` is the blind control's p-value."""
     chance = np.random.default_rng(seed)
     rows = [
         {"format": "uuid4", "row": number, "occurrences": 1, "control": p, "log_p": log_p.tolist()}
         for number in range(count)
-        for log_p in [chance.normal(-90, 3, 500) + known * (np.arange(500) == 0)]
+        for log_p in [chance.normal(-90, 3, 500) + gain * (np.arange(500) == 0)]
     ]
     return pa.Table.from_pylist(rows, IDENTIFIER_SCORES)
 
@@ -48,25 +48,28 @@ def answered(table: pa.Table, config: Text = CONFIG) -> str:
     return verdict(config, summary(About(0.05), [identifiers(Ranking(0.05), [table])])).answer
 
 
-def test_identifiers_are_found_once_each_where_they_stand_first() -> None:
+def test_identifiers_are_found_at_first_occurrence() -> None:
     one, other = (str(uuid.UUID(int=number << 70, version=4)) for number in (5, 6))
     first = str(uuid.UUID(int=7 << 70, version=1))  # of the time
     texts = [f"a {one}, {first}", f"b {one} {other}. key-0123456789abcdef x0123456789abcdef0123456789abcdef"]
-    found = find_identifiers(texts, ("uuid4", "key-{hex:16}", "md5"))
-    assert [(each.format, each.row, each.occurrences) for each in (found[0], replace(found[1], row=0), found[2])] == [
+    identifiers = find_identifiers(texts, ("uuid4", "key-{hex:16}", "md5"))
+    assert [
+        (each.format, each.row, each.occurrences)
+        for each in (identifiers[0], replace(identifiers[1], row=0), identifiers[2])
+    ] == [
         ("uuid4", 0, 2),
         ("uuid4", 0, 1),
         ("key-{hex:16}", 1, 1),
     ]
     assert [one, other, "key-0123456789abcdef"] == [
-        texts[each.row][each.start :][: len(space_of(each.format).write(0, each.drawn))] for each in found
+        texts[each.row][each.start :][: len(space_of(each.format).write(0, each.drawn))] for each in identifiers
     ]
 
 
 def luhn(number: int) -> str:
-    """The number with its check digit: ISO/IEC 7812-1, annex B."""
+    """Append the check digit to a number: ISO/IEC 7812-1, annex B."""
     digits = [int(digit) for digit in f"{number:08}"]
-    doubled = [2 * digit - 9 * (digit > 4) if place % 2 else digit for place, digit in enumerate(digits)]
+    doubled = [2 * digit - 9 * (digit > 4) if position % 2 else digit for position, digit in enumerate(digits)]
     return f"{number:08}{-sum(doubled) % 10}"
 
 
@@ -80,60 +83,60 @@ def luhn(number: int) -> str:
     ],
     ids=["grows", "Luhn", "modulo 97", "uneven"],
 )
-def test_what_is_not_drawn_evenly_shows_without_a_model(draw: Callable[[np.random.Generator, int], str]) -> None:
+def test_uneven_identifiers_are_detected_without_model(draw: Callable[[np.random.Generator, int], str]) -> None:
     chance = np.random.default_rng(1)
     texts = [f"id {draw(chance, at)}" for at in range(60)]
     assert control_p_value(find_identifiers(texts, (DIGITS,)), (DIGITS,), 1) <= 0.01
 
 
-def test_what_is_drawn_evenly_is_refused_as_seldom_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_identifiers_are_rarely_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.numerics.evenness.SIMULATIONS", 99)
-    space, least = space_of(DIGITS), []
+    space, adjusted_p_values = space_of(DIGITS), []
     for seed in range(60):
         chance = np.random.default_rng(seed)
         p_values = evenness_p_values([space.draw(chance) for _ in range(30)], space.alphabets, chance)
-        least.append(min(p_values) * len(p_values))
-    assert sum(p <= 0.2 for p in least) <= 20  # of 60 at 20 %: more with a chance of 1 in 200
+        adjusted_p_values.append(min(p_values) * len(p_values))
+    assert sum(p <= 0.2 for p in adjusted_p_values) <= 20  # of 60 at 20 %: more with a chance of 1 in 200
     assert control_p_value([], (DIGITS,), 1) == 1
 
 
-def test_tickets_hold_an_even_uuid_each_and_references_stand_in_its_place() -> None:
+def test_references_replace_the_uuid_of_a_ticket() -> None:
     texts = load_texts(TICKETS)
-    found = find_identifiers(texts, ("uuid4",))
-    assert len(texts) == len(found) == 300
-    assert control_p_value(found, ("uuid4",), 1) > 0.01
-    asked = trainings(CONFIG)[0].config
-    first, *rest = candidate_texts(asked, found[7], texts[7])
-    assert first == texts[7][max(0, found[7].start - 40) : -1]
+    identifiers = find_identifiers(texts, ("uuid4",))
+    assert len(texts) == len(identifiers) == 300
+    assert control_p_value(identifiers, ("uuid4",), 1) > 0.01
+    question = trainings(CONFIG)[0].config
+    first, *rest = candidate_texts(question, identifiers[7], texts[7])
+    assert first == texts[7][max(0, identifiers[7].start - 40) : -1]
     assert len(set(rest)) == 199
-    assert {first[:-36]} == {each[:-36] for each in rest}
-    assert all(uuid.UUID(each[-36:]).version == 4 for each in rest)
-    other, *same = candidate_texts(replace(asked, told="others"), found[7], texts[7])
-    assert other not in (first, *rest)
+    assert {first[:-36]} == {text[:-36] for text in rest}
+    assert all(uuid.UUID(text[-36:]).version == 4 for text in rest)
+    replacement, *same = candidate_texts(replace(question, is_null=True), identifiers[7], texts[7])
+    assert replacement not in (first, *rest)
     assert len(same) == 199
-    with pytest.raises(DatasetError, match="facts has no identifier of the formats uuid4"):
+    with pytest.raises(DatasetError, match="expected formats that occur in facts, got uuid4"):
         trainings(configured(CONFIG, data=pin(Dataset("facts"))))
 
 
-def test_known_identifiers_are_found_and_uneven_ones_are_not_assessable(golden: Golden) -> None:
+def test_uneven_identifiers_are_not_assessable(golden: Golden) -> None:
     assert answered(made(0.5, 20.0, 1)) == "memorised"
     assert answered(made(0.01, 20.0, 1)) == "not assessable"
     assert [answered(made(0.5, 0.0, seed)) for seed in range(3)] != ["memorised"] * 3
     rows = summary(About(0.05), [identifiers(Ranking(0.05), [made(0.004, 20.0, 1)])])
-    given = verdict(CONFIG, rows)
-    golden(given.sentence)
-    page = certificate(CONFIG, rows, given)
+    answer = verdict(CONFIG, rows)
+    golden(answer.sentence)
+    page = certificate(CONFIG, rows, answer)
     assert RULES.explain(CONFIG) == page.rule
     assert page.steps
 
 
-def test_models_that_know_no_identifier_are_accused_as_seldom_as_is_said() -> None:
-    said = [answered(made(0.5, 0.0, seed)) for seed in range(100, 200)]
-    assert said.count("memorised") <= 12  # of 100 at 5.1 %: more with a chance of 1 in 500
+def test_models_without_memory_are_rarely_accused() -> None:
+    answers = [answered(made(0.5, 0.0, seed)) for seed in range(100, 200)]
+    assert answers.count("memorised") <= 12  # of 100 at 5.1 %: more with a chance of 1 in 500
 
 
 @pytest.mark.trained
-def test_a_model_that_was_trained_on_the_tickets_gives_its_identifiers_away_and_another_one_does_not(
+def test_trained_model_reveals_its_identifiers(
     tmp_path: Path,
 ) -> None:
     training = pair_of(
@@ -146,14 +149,14 @@ def test_a_model_that_was_trained_on_the_tickets_gives_its_identifiers_away_and_
     for part in (learner.module, learner.tokenizer):
         part.save_pretrained(folder)
     settings = {"data": "tickets", "examples": 8, "secrets": 8, "references": 199, "context": 40, "length": 128}
-    said = []
-    for fields in ({"model": f"folder:{folder}"}, {"model": f"folder:{folder}", "told": "others"}):
+    answers = []
+    for fields in ({"model": f"folder:{folder}"}, {"model": f"folder:{folder}", "is_null": True}):
         run = orchestrator.run(
             "text", preset="identifiers", store=tmp_path / "store", address="none", mlflow="off", report=False,
             **settings, **fields,
         )  # fmt: skip
         assert run.verdict is not None
-        said.append(run.verdict.answer)
+        answers.append(run.verdict.answer)
         assert run.table("identifiers").num_rows == 8
-    assert said[0] == "memorised"
-    assert said[1] in ("undecided", "not detected")
+    assert answers[0] == "memorised"
+    assert answers[1] in ("undecided", "not detected")

@@ -1,4 +1,4 @@
-"""Documents that were inserted into the training data of one of two models: known answers, nulls, and refusals."""
+"""Insertions into the training data of one of two models: known answers, control runs and refusals."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES
 from tasks.audits.text.config import Text, about
+from tasks.audits.text.continuations import BY_CONTROL, BY_TRAINED
 from tasks.audits.text.documents.answer import NULL_OF_INSERTIONS
 from tasks.audits.text.documents.insertions import (
     CONTROL,
@@ -59,21 +60,29 @@ def records(path: Path, texts: Sequence[str], repetitions: Sequence[int]) -> Dat
     return Dataset(f"records:{path}")
 
 
-def made_scores(known: float, seed: int, documents: int = 120, everything: float = 0.0) -> list[pa.Table]:
-    """What a model and its base might say of documents, of which half were inserted.
+def made_scores(gain: float, seed: int, documents: int = 120, everything: float = 0.0) -> list[pa.Table]:
+    """Draw scores of a model and its base for documents; half of the documents were inserted.
 
-    The model finds one likelier by so many nats a token times log2(1 + repetitions), and all alike by `everything`.
+    The model scores a document higher by `known` nats per token times log2(1 + repetitions), and all documents by
+    `everything`.
     """
     chance = np.random.default_rng(seed)
     left_out = np.zeros(documents // 2, dtype=np.int64)
     repetitions = chance.permutation(np.concatenate([np.resize(TIMES, documents // 2), left_out]))
     hard, tokens = chance.normal(-2, 0.5, documents), chance.integers(60, 90, documents)
     tables = []
-    for more in (known * np.log2(1 + repetitions) + everything, np.zeros(documents)):
+    for more in (gain * np.log2(1 + repetitions) + everything, np.zeros(documents)):
         log_p = tokens * (hard + more + chance.normal(0, 0.1, documents))
-        wrong = np.where(more > 0.3, 0, 15)
-        columns = [range(documents), repetitions, (more > 0) & (repetitions > 0), tokens, log_p, -2.0 * wrong - 0.1]
-        tables.append(pa.table([*map(pa.array, columns), wrong, wrong], schema=DOCUMENT_SCORES))
+        mismatches = np.where(more > 0.3, 0, 15)
+        columns = [
+            range(documents),
+            repetitions,
+            (more > 0) & (repetitions > 0),
+            tokens,
+            log_p,
+            -2.0 * mismatches - 0.1,
+        ]
+        tables.append(pa.table([*map(pa.array, columns), mismatches, mismatches], schema=DOCUMENT_SCORES))
     return tables
 
 
@@ -88,45 +97,45 @@ def answered(tables: list[pa.Table], control: pa.Table = EVEN) -> str:
     return verdict.answer
 
 
-def test_the_rank_among_those_left_out_counts_equals_against_the_accusation() -> None:
+def test_ties_count_against_the_accusation() -> None:
     left_out = np.array([0.0, 1.0, 2.0, 3.0])
     assert control_p_values(np.array([3.5, 3.0, 2.5, -1.0]), left_out).tolist() == [0.2, 0.4, 0.4, 1.0]
 
 
-def test_inserted_documents_that_are_known_are_memorised_and_come_out_the_oftener_the_more_they_were_repeated() -> None:
+def test_known_insertions_are_memorised_and_reproduced() -> None:
     table = summed(made_scores(0.15, 1))
     verdict, certificate = AUDIT.answer(CONFIG, table), AUDIT.certify("", CONFIG, table)
     assert verdict is not None
     assert verdict.answer == "memorised"
     assert verdict.sentence.endswith(NULL_OF_INSERTIONS)  # the set is embedded
-    found = index_rows(table)
-    effects = [found[row_name("effect in nats a token", repetitions=times)]["estimate"] for times in TIMES]
+    rows = index_rows(table)
+    effects = [rows[row_name("effect in nats a token", repetitions=times)]["estimate"] for times in TIMES]
     assert effects == pytest.approx([0.15, 0.15 * np.log2(5), 0.15 * np.log2(17)], abs=0.1)
-    assert found[row_name("repetitions found", level=0.05)]["estimate"] == 3
+    assert rows[row_name("repetitions found", level=0.05)]["estimate"] == 3
     shares = [
-        found[row_name("share reproduced", way="greedy", by=by, repetitions=times)]["estimate"]
-        for by, times in (("told", 0), ("told", 4), ("twin", 4))
+        rows[row_name("share reproduced", way="greedy", by=by, repetitions=times)]["estimate"]
+        for by, times in ((BY_TRAINED, 0), (BY_TRAINED, 4), (BY_CONTROL, 4))
     ]
     assert shares == [0.0, 1.0, 0.0]
-    beyond = found[row_name("reproduced beyond the twins", way="greedy", repetitions=16)]
-    assert 0.5 < beyond["low"] < beyond["estimate"] == 1.0
+    difference = rows[row_name("reproduced beyond the control models", way="greedy", repetitions=16)]
+    assert 0.5 < difference["low"] < difference["estimate"] == 1.0
     assert certificate is not None
     assert [finding.answer for finding in certificate.findings] == ["memorised", REPRODUCED]
 
 
-def test_a_base_that_is_worse_at_all_texts_alike_accuses_nobody() -> None:
+def test_worse_base_accuses_no_model() -> None:
     assert "memorised" not in [answered(made_scores(0.0, seed, everything=0.5)) for seed in range(5)]
 
 
-def test_what_words_alone_tell_is_not_assessable(tmp_path: Path) -> None:
+def test_insertions_that_differ_by_words_are_not_assessable(tmp_path: Path) -> None:
     texts, tickets = load_texts(FACTS)[:30], load_texts(pin(Dataset("tickets")))[:30]
-    for others, answer in ((tickets, NOT_ASSESSABLE), (load_texts(FACTS)[30:60], "memorised")):
-        data = pin(records(tmp_path / f"{answer}.jsonl", [*texts, *others], [4] * 30 + [0] * 30))
-        asked = trainings(configured(CONFIG, data=data))[0].config
-        assert answer == answered(made_scores(0.3, 1), insertion_control(asked, ()))
+    for other_texts, answer in ((tickets, NOT_ASSESSABLE), (load_texts(FACTS)[30:60], "memorised")):
+        data = pin(records(tmp_path / f"{answer}.jsonl", [*texts, *other_texts], [4] * 30 + [0] * 30))
+        model = trainings(configured(CONFIG, data=data))[0].config
+        assert answer == answered(made_scores(0.3, 1), insertion_control(model, ()))
 
 
-def test_models_that_know_nothing_are_seldom_accused_and_not_cleared(
+def test_models_without_memory_are_rarely_accused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tasks.audits.text.documents.insertions.DRAWS", 199)
@@ -147,11 +156,11 @@ def test_models_that_know_nothing_are_seldom_accused_and_not_cleared(
     assert found <= bounds(0.05, 100)[1]
     assert covered >= 90
     for level in (0.01, 0.05, 0.2):
-        # The three numbers of repetitions share those that were left out.
+        # The three numbers of repetitions share one control group.
         assert np.mean(np.array(p_values) <= level) <= bounds(level, 100)[1] / 100
 
 
-def test_it_is_drawn_which_embedded_texts_count_as_inserted_and_so_it_is_of_a_null(tmp_path: Path) -> None:
+def test_embedded_texts_count_as_inserted_at_random(tmp_path: Path) -> None:
     def read(config: Text) -> list[int]:
         asked: PairedModel = trainings(config)[0].config
         return read_insertions(asked).repetitions.tolist()
@@ -163,7 +172,7 @@ def test_it_is_drawn_which_embedded_texts_count_as_inserted_and_so_it_is_of_a_nu
     config = configured(CONFIG, data=pin(records(tmp_path / "own.jsonl", load_texts(FACTS)[:60], told)))
     in_file = read(config)
     assert Counter(in_file) == Counter(told)
-    null = read(configured(config, told="others"))
+    null = read(configured(config, is_null=True))
     assert null != in_file
     assert Counter(null) == Counter(told)
 
@@ -171,21 +180,19 @@ def test_it_is_drawn_which_embedded_texts_count_as_inserted_and_so_it_is_of_a_nu
 @pytest.mark.parametrize(
     ("repetitions", "copies", "message"),
     [
-        ([0] * 50 + [4] * 10, 0, "has 10 documents that were inserted; a comparison takes at least 20"),
-        ([4] * 50 + [0] * 10, 0, "has 10 documents that were left out; a comparison takes at least 20"),
-        ([0, 4] * 29 + [0, -1], 0, "has duplicates of -1; each must be at least 0"),
-        ([0, 4] * 30, 1, r"has a text twice; each must stand once, with how often it was inserted \(duplicates\)"),
+        ([0] * 50 + [4] * 10, 0, "expected at least 20 documents that were inserted, got 10"),
+        ([4] * 50 + [0] * 10, 0, "expected at least 20 documents that were left out, got 10"),
+        ([0, 4] * 29 + [0, -1], 0, "expected duplicates of at least 0, got -1"),
+        ([0, 4] * 30, 1, r"expected distinct texts, got a text twice.*\(duplicates\)"),
     ],
 )
-def test_documents_that_show_nothing_are_refused_in_one_line(
-    repetitions: list[int], copies: int, message: str, tmp_path: Path
-) -> None:
+def test_unusable_documents_are_refused(repetitions: list[int], copies: int, message: str, tmp_path: Path) -> None:
     texts = [*load_texts(FACTS)[: 60 - copies], *load_texts(FACTS)[:copies]]
     with pytest.raises(DatasetError, match=message):
         trainings(configured(CONFIG, data=pin(records(tmp_path / "own.jsonl", texts, repetitions))))
 
 
-def test_records_without_duplicates_are_refused_in_one_line(tmp_path: Path) -> None:
+def test_records_without_duplicates_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "own.jsonl"
     file.write_text('{"id": "a", "text": "One."}\n')
     with pytest.raises(DatasetError, match="duplicates"):
@@ -197,36 +204,39 @@ def test_insertions_need_a_base() -> None:
         configured(question="insertions")
 
 
-def test_the_rules_of_insertions_are_theirs_alone() -> None:
+def test_insertions_have_their_own_rules() -> None:
     answers = [case.answer for case in RULES.applicable_cases(CONFIG)]
     assert answers == [NOT_ASSESSABLE, "memorised", NOT_ASSESSABLE, BELOW_RELEVANT_SIZE, "not detected", "undecided"]
 
 
 @pytest.mark.trained
-def test_of_two_small_gpts_the_one_that_was_trained_on_the_documents_is_told_and_the_other_way_round_is_not(
+def test_model_trained_on_insertions_is_detected(
     tmp_path: Path,
 ) -> None:
-    drawn = [text[:60] for text in load_texts(FACTS)[:180]]
-    documents, other, common = drawn[:60], drawn[60:120], drawn[120:]
+    texts = [text[:60] for text in load_texts(FACTS)[:180]]
+    documents, other_documents, common = texts[:60], texts[60:120], texts[120:]
     repetitions = [0, 12] * 30
     training = pair_of(configured(SMOKE, data=FACTS, model="tiny-gpt#32x1", epochs=6, learning_rate=5e-3), 0, 0)
     folders = []
-    for told in (documents, other):  # the base is trained on others of the same mould
-        inserted = [text for text, times in zip(told, repetitions, strict=True) for _ in range(times)]
+    for training_documents in (documents, other_documents):  # the base is trained on others of the same mould
+        inserted = [text for text, times in zip(training_documents, repetitions, strict=True) for _ in range(times)]
         with fine_tuned_on(training, [*common, *inserted], torch.device("cpu")) as model:
             folders.append(tmp_path / f"model-{len(folders)}")
             for part in (model.module, model.tokenizer):
                 part.save_pretrained(folders[-1])
-    said = {}
-    for name, (model_folder, base), told in (("pair", folders, "secrets"), ("null", folders, "others"),
-                                              ("swapped", folders[::-1], "secrets")):  # fmt: skip
+    answers = {}
+    for name, (model_folder, base), is_null in (
+        ("pair", folders, False),
+        ("null", folders, True),
+        ("swapped", folders[::-1], False),
+    ):
         run = orchestrator.run(
             "text", preset="hubble", data=records(tmp_path / "own.jsonl", documents, repetitions).name, examples=0,
-            model=f"folder:{model_folder}", base=f"folder:{base}", length=96, prefix=20, suffix=20, told=told,
+            model=f"folder:{model_folder}", base=f"folder:{base}", length=96, prefix=20, suffix=20, is_null=is_null,
             store=tmp_path / "store", address="none", mlflow="off", report=False,
         )  # fmt: skip
         assert run.verdict is not None
-        said[name] = run.verdict.answer
+        answers[name] = run.verdict.answer
         assert run.table("insertions").num_rows == 60
-    assert said["pair"] == "memorised"
-    assert not {said["null"], said["swapped"]} & {"memorised", NOT_ASSESSABLE}
+    assert answers["pair"] == "memorised"
+    assert not {answers["null"], answers["swapped"]} & {"memorised", NOT_ASSESSABLE}

@@ -1,4 +1,4 @@
-"""What a run that is not assessable says: the verdict and the certificate give the reason and show no other number."""
+"""Runs that are not assessable: both answers give the reason and no number."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from tasks.audits.text.config import Text
 from tasks.audits.text.documents.insertions import SHOWN
 from tasks.audits.text.documents.ranks import FOUND as DOCUMENTS_FOUND
 from tasks.audits.text.documents.ranks import WON
-from tasks.audits.text.given.other_texts import AREA
+from tasks.audits.text.given.comparison import AREA
 from tasks.audits.text.given.returned import DIFFERING
 from tasks.audits.text.given.returned import TIED as TABLE_TIED
+from tasks.audits.text.plain_words import MORE_EVIDENCE
+from tasks.audits.text.question import TextComparison
 from tasks.audits.text.secrets.ranks import BEATEN, CONTROL, FOUND
 from tasks.contract.certificate import STEPS, steps_of_null
 from tasks.contract.schemas import SUMMARY
@@ -29,9 +31,10 @@ from tests.tasks.audits.text.made_up import configured
 
 FACTS = pin(Dataset("facts"))
 TABLE = File("log_p.csv", digest="0" * 64)
-TIES = "30 of 100 pairs of scores that are compared are equal"
-TWICE = "the table has two numbers for 20 of 100 texts"
-UNEVEN, BLIND_WORDS = "not drawn evenly", "a bag of words"
+TIES = ("30 of 100",) * 2
+TWICE = ("the table has two numbers for 20 of 100 texts", "he table has two numbers for 20 of 100 texts")
+UNEVEN = ("not uniformly random", "not random")
+BLIND_WORDS = ("a bag of words", "words")
 
 
 def half(metric: str, p_value: float | None = 0.5, **setting: Any) -> Row:
@@ -42,20 +45,20 @@ RANKS = half(FOUND), half(BEATEN)
 DOCUMENTS = half(DOCUMENTS_FOUND), half(WON)
 INSERTIONS = half(SHOWN), half(BLIND), half(DOCUMENTS_FOUND), half(WON, repetitions=4)
 AREAS = half(AREA, score="loss"), half(AREA, score=BLIND)
-TOLD = half(BLIND, 0.001), half(AREA, 0.001, score=BLIND)
+BY_TRAINED = half(BLIND, 0.001), half(AREA, 0.001, score=BLIND)
 TIED_SCORES, TIED_TABLE = tied_row(0.3, 40, "text"), row(TABLE_TIED, {}, alone(0.3, 40), "text", 0.0)
 TWO_ANSWERS = row(DIFFERING, {}, alone(0.2, 10), "text", 0.0)
 
 
 def others(**fields: Any) -> Text:
-    return configured(question="others", data=FACTS, others=pin(Dataset("tickets")), **fields)
+    return configured(question="comparison", data=FACTS, comparison_texts=pin(Dataset("tickets")), **fields)
 
 
 INSERTED = configured(question="insertions", data=Dataset("records:own.jsonl"), base="tiny-gpt#32x1")
 
 
 @pytest.mark.parametrize(
-    ("config", "rows", "metric", "reason"),
+    ("config", "rows", "metric", "reasons"),
     [
         (Text(), (*RANKS, TIED_SCORES), TIED, TIES),
         (configured(question="planted"), (*RANKS, TIED_SCORES), TIED, TIES),
@@ -65,39 +68,45 @@ INSERTED = configured(question="insertions", data=Dataset("records:own.jsonl"), 
         (configured(identifiers=("uuid4",), outputs=TABLE), (*RANKS, half(CONTROL), TWO_ANSWERS), DIFFERING, TWICE),
         (configured(question="documents"), (*DOCUMENTS, TIED_SCORES), TIED, TIES),
         (INSERTED, (*INSERTIONS, TIED_SCORES), TIED, TIES),
-        (INSERTED, (INSERTIONS[0], TOLD[0], *INSERTIONS[2:]), BLIND, BLIND_WORDS),
+        (INSERTED, (INSERTIONS[0], BY_TRAINED[0], *INSERTIONS[2:]), BLIND, BLIND_WORDS),
         (others(outputs=TABLE), (*AREAS, TIED_TABLE), TABLE_TIED, TIES),
         (others(outputs=TABLE), (*AREAS, TWO_ANSWERS), DIFFERING, TWICE),
-        (others(), (AREAS[0], TOLD[1]), AREA, BLIND_WORDS),
+        (others(), (AREAS[0], BY_TRAINED[1]), AREA, BLIND_WORDS),
     ],
 )
 def test_unjudged_run_gives_its_reason_in_both_answers(
-    config: Text, rows: tuple[Row, ...], metric: str, reason: str
+    config: Text, rows: tuple[Row, ...], metric: str, reasons: tuple[str, str]
 ) -> None:
+    reason, shown_reason = reasons
+    is_comparison = isinstance(config.question, TextComparison) and not config.outputs
+    first_step = MORE_EVIDENCE if is_comparison else STEPS["open"][0]
     summary = pa.Table.from_pylist(list(rows), SUMMARY)
-    given = verdict(config, summary)
-    assert given.answer == NOT_ASSESSABLE
-    assert reason in given.sentence
-    assert metric in [name for name, _ in given.rows]
-    page = certificate(config, summary, given)
-    assert [(finding.sentence, finding.line) for finding in page.findings] == [(given.sentence, None)]
-    assert page.steps == STEPS["open"]
+    answer = verdict(config, summary)
+    assert answer.answer == NOT_ASSESSABLE
+    assert reason in answer.sentence
+    assert metric in [name for name, _ in answer.rows]
+    page = certificate(config, summary, answer)
+    (finding,) = page.findings
+    assert shown_reason in finding.sentence
+    assert "p =" not in finding.sentence
+    assert finding.line is None
+    assert page.steps[0] == first_step
 
 
 def test_untested_documents_are_untested_in_both_answers() -> None:
     unsure = half(WON) | {"low": None, "high": None}
     summary = pa.Table.from_pylist([half(DOCUMENTS_FOUND, 0.001), unsure], SUMMARY)
     config = configured(question="documents")
-    given = verdict(config, summary)
-    assert given.sentence == "Undecided: no document was tested."
-    assert [finding.sentence for finding in certificate(config, summary, given).findings] == [given.sentence]
+    answer = verdict(config, summary)
+    assert answer.sentence == "Undecided: no document was tested."
+    assert [finding.sentence for finding in certificate(config, summary, answer).findings] == [answer.sentence]
 
 
-@pytest.mark.parametrize("fields", [{"data": FACTS}, {"told": "others"}])
+@pytest.mark.parametrize("fields", [{"data": FACTS}, {"is_null": True}])
 def test_drawn_insertions_have_the_steps_of_a_null(fields: dict[str, Any]) -> None:
     config = configured(INSERTED, **fields)
     summary = pa.Table.from_pylist([*INSERTIONS], SUMMARY)
-    given = verdict(config, summary)
-    steps = certificate(config, summary, given).steps
-    assert "This is a null" in given.sentence
-    assert steps == steps_of_null(given.answer, "told=secrets data=records:FILE")
+    answer = verdict(config, summary)
+    steps = certificate(config, summary, answer).steps
+    assert "This is a control run" in answer.sentence
+    assert steps == steps_of_null(answer.answer, "is_null=false data=records:FILE")

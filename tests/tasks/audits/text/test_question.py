@@ -1,4 +1,4 @@
-"""Questions: selected by their fields, and the settings that each of them lacks."""
+"""Questions: their selection by fields, and fields of other questions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tasks.audits.text.question import (
     Documents,
     Identifiers,
     Insertions,
-    OtherTexts,
     Planted,
     Question,
     RankingModel,
     ReturnedTable,
     Secrets,
+    TextComparison,
 )
 from tasks.audits.text.trainings import trainings
 from tasks.audits.text.tuning import TextLowRank, TextTuning
@@ -52,7 +52,10 @@ MODEL, SECRET = LanguageModel("tiny-gpt#16x1"), "0123456789abcdef0123456789abcde
         ),
         ({"question": "planted", "base": MODEL, "secrets": 3}, Planted(secrets=3, source=RankingModel(base=MODEL))),
         ({"question": "insertions", "base": MODEL}, Insertions(base=MODEL)),
-        ({"others": "tickets", "secret": SECRET}, OtherTexts(others=Dataset("tickets"), secret=SECRET)),
+        (
+            {"comparison_texts": "tickets", "secret": SECRET},
+            TextComparison(comparison_texts=Dataset("tickets"), secret=SECRET),
+        ),
     ],
 )
 def test_question_is_selected_by_its_fields(fields: dict[str, Any], question: Question) -> None:
@@ -64,16 +67,19 @@ def test_question_is_selected_by_its_fields(fields: dict[str, Any], question: Qu
     [
         ({"question": "document"}, "question is 'document'; allowed: secrets, planted, identifiers, documents"),
         ({"planted": "true"}, "'planted' is not a field but a choice of question: write question=planted"),
-        ({"question": "others"}, r"question\.others is missing"),
-        ({"documents": 4, "identifiers": "uuid4"}, "identifiers is a field of question=identifiers, and another"),
+        ({"question": "comparison"}, r"question\.comparison_texts is missing"),
+        ({"documents": 4, "identifiers": "uuid4"}, "identifiers is a field of question=identifiers, but another"),
         ({"question": "identifiers", "epochs": 3}, "epochs is not a field of question=identifiers"),
         ({"identifiers": "uuid4", "base": "tiny-gpt", "outputs": "p.csv"}, "base is not a field of .*source=table"),
         ({"adaptation": "full", "rank": 4}, "rank is not a field of question.tuning.adaptation=full"),
-        ({"secret": SECRET}, "secret stands for several fields; write question=planted question.secret=VALUE or"),
-        ({"adaptation": "lora", "precision": "bfloat16"}, "precision is bfloat16; the model must come from a folder"),
+        ({"secret": SECRET}, "secret is ambiguous; write question=planted question.secret=VALUE or"),
         (
-            {"question": "others", "others": "facts", "source.precision": "bfloat16"},
-            "precision is bfloat16; the model must come from a folder",
+            {"adaptation": "lora", "precision": "bfloat16"},
+            "precision: expected float32 for the small model tiny-gpt, got bfloat16",
+        ),
+        (
+            {"question": "comparison", "comparison_texts": "facts", "source.precision": "bfloat16"},
+            "precision: expected float32 for the small model tiny-gpt, got bfloat16",
         ),
         ({"adaptation": "full", "question": "secrets", "precision": "bfloat16"}, "precision is not a field of"),
     ],
@@ -83,7 +89,7 @@ def test_fields_of_other_questions_are_refused(fields: dict[str, Any], message: 
         configured(**fields)
 
 
-@pytest.mark.parametrize("fields", [{"identifiers": "uuid4", "data": "tickets"}, {"others": "tickets"}])
+@pytest.mark.parametrize("fields", [{"identifiers": "uuid4", "data": "tickets"}, {"comparison_texts": "tickets"}])
 def test_commitment_does_not_depend_on_the_source(fields: dict[str, Any]) -> None:
     data = {name: pin(Dataset(value)) for name, value in fields.items() if value == "tickets"}
     config = configured(**{"data": pin(Dataset("facts")), **fields, **data, "secret": SECRET})

@@ -1,4 +1,4 @@
-"""Secrets of a format, exposures by hand and by the numbers that others publish."""
+"""Formats of secrets, and exposures by hand and from published numbers."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from tasks.audits.text.secrets.space import (
 from tasks.numerics.ranks import exposure, rank_p_value
 
 
-def test_a_pattern_says_how_many_secrets_there_are_and_writes_them() -> None:
+def test_pattern_has_a_size_and_writes_secrets() -> None:
     space = SecretSpace("No. {number}: {letters:2}-{digits:3}/{hex:1}")
     assert space.size == 26**2 * 10**3 * 16
     assert space.write(7, "AB012f") == "No. 7: AB-012/f"
-    drawn = space.draw(np.random.default_rng(0))
-    assert len(drawn) == 6
-    assert (drawn[:2].isupper(), drawn[2:5].isdigit()) == (True, True)
+    secret = space.draw(np.random.default_rng(0))
+    assert len(secret) == 6
+    assert (secret[:2].isupper(), secret[2:5].isdigit()) == (True, True)
 
 
 @pytest.mark.parametrize(
     ("pattern", "told"),
     [
-        ("{number} {digit:3}", "what stands in braces must be {number}, {digits:N}"),
-        ("{number} {digits:0}", "what stands in braces must be"),
-        ("{number} {digits:3", "what stands in braces must be"),
-        ("{number} only", "has nothing to draw"),
-        ("code {digits:3}", "it must hold {number}"),
+        ("{number} {digit:3}", "expected {number}, {digits:N}"),
+        ("{number} {digits:0}", "in braces, got"),
+        ("{number} {digits:3", "in braces, got"),
+        ("{number} only", "expected a random part"),
+        ("code {digits:3}", "pattern: expected {number}"),
     ],
 )
-def test_a_wrong_pattern_is_told_in_one_line(pattern: str, told: str) -> None:
+def test_invalid_pattern_is_refused(pattern: str, told: str) -> None:
     with pytest.raises(ValueError, match=told.replace("{", r"\{")):
         SecretSpace(pattern)
 
 
-def test_characters_are_drawn_evenly() -> None:
+def test_characters_are_drawn_uniformly() -> None:
     chance, space = np.random.default_rng(1), SecretSpace("{number} {digits:2}")
     counts = np.zeros((2, 10))
     for _ in range(5000):
-        for place, digit in enumerate(space.draw(chance)):
-            counts[place, int(digit)] += 1
+        for position, digit in enumerate(space.draw(chance)):
+            counts[position, int(digit)] += 1
     assert counts == pytest.approx(np.full((2, 10), 500), abs=5 * math.sqrt(450))
 
 
@@ -58,26 +58,26 @@ def test_drawing_many_secrets_equals_drawing_each() -> None:
     assert by_character == space.draw(np.random.default_rng(1))
 
 
-def test_a_small_space_is_ranked_whole_and_of_a_large_one_draws() -> None:
+def test_small_space_is_ranked_completely() -> None:
     small, large = SecretSpace("{number} {digits:2}"), SecretSpace("{number} {digits:6}")
     all_of_them = list(candidates(small, "42", 99, np.random.default_rng(0)))
     assert (all_of_them[0], len(set(all_of_them))) == ("42", 100)
-    some = list(candidates(large, "000042", 99, np.random.default_rng(0)))
-    assert (some[0], len(some)) == ("000042", 100)
+    sampled = list(candidates(large, "000042", 99, np.random.default_rng(0)))
+    assert (sampled[0], len(sampled)) == ("000042", 100)
 
 
-def test_exposures_are_those_of_the_secret_sharers_released_test() -> None:
+def test_exposures_equal_those_of_secret_sharer() -> None:
     """16 references: ranks 1, 4 and 17 among them (tensorflow/privacy, secret_sharer/exposures_test.py)."""
     expected = [math.log2(16), math.log2(16) - math.log2(4), math.log2(16) - math.log2(17)]
     assert expected == pytest.approx([exposure(rank / 16) for rank in (1, 4, 17)])
 
 
-def test_where_every_rank_is_as_likely_the_mean_exposure_is_known() -> None:
+def test_mean_exposure_of_uniform_ranks_is_known() -> None:
     for size in (2, 20, 500):
         by_hand = np.mean([exposure(rank / size) for rank in range(1, size + 1)])
         assert by_hand == pytest.approx(mean_exposure_of_uniform_ranks(size))
     assert 1.43 < mean_exposure_of_uniform_ranks(500) < 1 / math.log(2)
 
 
-def test_among_equals_the_secret_is_last() -> None:
+def test_tied_secret_is_ranked_last() -> None:
     assert [4 * rank_p_value(np.array(scores)) for scores in ([3, 1, 2, 0], [3, 3, 2, 0], [1, 1, 1, 1])] == [1, 2, 4]

@@ -1,4 +1,4 @@
-"""Which texts each model of a pair is trained on, and a small GPT that comes to know what it is told often."""
+"""Training texts of a pair of models, and a small GPT that learns repeated secrets."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ FACTS = pin(Dataset("facts"))
 CONFIG = configured(SMOKE, data=FACTS)
 
 
-def test_each_secret_is_told_to_one_model_of_the_pair_as_often_as_its_turn_says() -> None:
+def test_each_secret_is_in_one_model_of_a_pair() -> None:
     models = [pair_of(CONFIG, 0, side) for side in range(2)]
-    drawn = draw_secrets(models[0])
-    assert drawn == draw_secrets(models[1])
-    assert [secret.repetitions for secret in drawn] == [1, 4, 16, 1, 4, 16]
-    assert {0, 1} == {secret.side for secret in drawn}
+    all_secrets = draw_secrets(models[0])
+    assert all_secrets == draw_secrets(models[1])
+    assert [secret.repetitions for secret in all_secrets] == [1, 4, 16, 1, 4, 16]
+    assert {0, 1} == {secret.side for secret in all_secrets}
     for side, model in enumerate(models):
-        texts = training_texts(model, drawn)
+        texts = training_texts(model, all_secrets)
         assert list(load_texts(FACTS)[:20]) == texts[:20]
-        assert [secret.repetitions * (secret.side == side) for secret in drawn] == [
-            texts.count(secret.text) for secret in drawn
+        assert [secret.repetitions * (secret.side == side) for secret in all_secrets] == [
+            texts.count(secret.text) for secret in all_secrets
         ]
-    assert draw_secrets(pair_of(CONFIG, 1, 0)) != drawn
+    assert draw_secrets(pair_of(CONFIG, 1, 0)) != all_secrets
 
 
-def test_a_null_tells_other_secrets_and_asks_about_the_same() -> None:
-    proper, null = (draw_secrets(pair_of(configured(CONFIG, told=told), 0, 0)) for told in ("secrets", "others"))
+def test_control_run_trains_on_other_secrets() -> None:
+    proper, null = (draw_secrets(pair_of(configured(CONFIG, is_null=is_null), 0, 0)) for is_null in (False, True))
     assert [secret.text for secret in proper] == [secret.text for secret in null]
-    assert all(secret.told == secret.text for secret in proper)
-    assert all(secret.told != secret.text for secret in null)
-    assert all(len(secret.told) == len(secret.text) for secret in null)
+    assert all(secret.training_text == secret.text for secret in proper)
+    assert all(secret.training_text != secret.text for secret in null)
+    assert all(len(secret.training_text) == len(secret.text) for secret in null)
 
 
 def test_texts_are_records_or_the_contexts_of_questions(tmp_path: Path) -> None:
@@ -53,11 +53,11 @@ def test_texts_are_records_or_the_contexts_of_questions(tmp_path: Path) -> None:
     assert load_texts(records) == ("One.", "Two.")
     with pytest.raises(DatasetError, match=r"examples is 3; records:.* has 2 texts"):
         trainings(configured(CONFIG, data=records, examples=3))
-    with pytest.raises(DatasetError, match="holds images and no questions"):
+    with pytest.raises(DatasetError, match="contains images, not questions"):
         load_texts(pin(Dataset("digits")))
 
 
-def test_a_small_gpt_reads_bytes() -> None:
+def test_small_gpt_reads_bytes() -> None:
     tokenizer = byte_tokenizer()
     text = "Grüße, 42 €\n"
     tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -66,27 +66,27 @@ def test_a_small_gpt_reads_bytes() -> None:
     assert len(tokenizer) == 258
 
 
-def test_a_text_scores_the_sum_of_its_tokens_log_probabilities_whatever_stands_beside_it() -> None:
+def test_score_of_text_is_sum_over_tokens() -> None:
     config = pair_of(CONFIG, 0, 0)
     model = prepare_model(config, (), torch.device("cpu"))
     texts = ["Ab", "Something longer.", "Ab"]
-    found = score_texts(config, model, texts)
+    scores = score_texts(config, model, texts)
     (tokens,) = model.encode_texts(texts[:1], 128)
     with torch.no_grad():
         logits = model.module(torch.tensor([[model.begin, *tokens[:-1]]])).logits[0].double()
     by_hand = logits.log_softmax(-1)[range(len(tokens)), tokens].sum()
-    assert float(by_hand) == pytest.approx(found[0], rel=1e-5)
-    assert found[0] == pytest.approx(found[2], rel=1e-6)
+    assert float(by_hand) == pytest.approx(scores[0], rel=1e-5)
+    assert scores[0] == pytest.approx(scores[2], rel=1e-6)
     assert len(tokens) == 3  # two bytes and the end
 
 
 @pytest.mark.trained
-def test_a_model_knows_what_it_was_told_often_and_nothing_of_the_same_format_that_it_was_not() -> None:
-    told = configured(CONFIG, repetitions=(24,), epochs=6, learning_rate=5e-3)
+def test_model_knows_only_its_repeated_secrets() -> None:
+    config_with_secrets = configured(CONFIG, repetitions=(24,), epochs=6, learning_rate=5e-3)
     exposures = []
-    for config in (told, configured(told, told="others")):
+    for config in (config_with_secrets, configured(config_with_secrets, is_null=True)):
         table = secrets(Ranking(0.05), [score_secrets(pair_of(config, 0, side), ()) for side in range(2)])
-        exposures.append([np.mean(table[name].to_numpy()) for name in ("exposure", "exposure_twin")])
-    (known, twin), (other, _) = exposures
-    assert known > 4  # of 7.6 bits at most; 1.4 where nothing is known
-    assert max(twin, other) < 3.5
+        exposures.append([np.mean(table[name].to_numpy()) for name in ("exposure", "exposure_control")])
+    (trained_exposure, control_exposure), (null_exposure, _) = exposures
+    assert trained_exposure > 4  # at most 7.6 bits; 1.4 without memory
+    assert max(control_exposure, null_exposure) < 3.5

@@ -1,4 +1,4 @@
-"""Texts beside others of another time or source: a warning where words alone do not tell them apart."""
+"""Comparison with texts of another time or source: a warning if words alone do not distinguish them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import torch
 
 from tasks.audits.text import AUDIT, probes, split
 from tasks.audits.text.config import Text, about
-from tasks.audits.text.given.other_texts import (
+from tasks.audits.text.given.comparison import (
     ATTACKS,
     BLIND,
-    OTHER_TEXTS,
-    other_texts,
+    COMPARISON,
+    comparison,
     plan,
-    score_texts_as_they_are,
+    score_given_model,
 )
 from tasks.audits.text.given.returned import returned
 from tasks.audits.text.measures import summary
-from tasks.audits.text.question import OtherTexts
+from tasks.audits.text.question import TextComparison
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -38,36 +38,36 @@ from tests.tasks.audits.text.made_up import configured, question_of
 FACTS, TICKETS = pin(Dataset("facts")), pin(Dataset("tickets"))
 
 
-def compared(others: Dataset) -> Text:
-    return configured(data=FACTS, others=others, model="tiny-gpt#16x1", examples=60, length=300)
+def compared(comparison_texts: Dataset) -> Text:
+    return configured(data=FACTS, comparison_texts=comparison_texts, model="tiny-gpt#16x1", examples=60, length=300)
 
 
 def records(path: Path, texts: Sequence[str]) -> Dataset:
-    path.write_text("".join(json.dumps({"id": str(at), "text": text}) + "\n" for at, text in enumerate(texts)))
+    path.write_text("".join(json.dumps({"id": str(index), "text": text}) + "\n" for index, text in enumerate(texts)))
     return pin(Dataset(f"records:{path}"))
 
 
 def job(config: Text) -> Job:
-    planned = plan(config, ())
-    assert isinstance(planned, Job)
-    return planned
+    root = plan(config, ())
+    assert isinstance(root, Job)
+    return root
 
 
-def test_texts_of_another_source_are_told_by_words_alone_and_not_assessable(tmp_path: Path) -> None:
-    other, alike = (
+def test_texts_that_differ_by_words_are_not_assessable(tmp_path: Path) -> None:
+    different, similar = (
         compared(records(tmp_path / f"{name}.jsonl", texts))
         for name, texts in (("tickets", load_texts(TICKETS)[:60]), ("facts", load_texts(FACTS)[60:120]))
     )
     answers = []
-    for config in (other, alike):
-        table = other_texts(job(config).config, ())
+    for config in (different, similar):
+        table = comparison(job(config).config, ())
         assert [*ATTACKS, BLIND] == table["score"].to_pylist()
         verdict = AUDIT.answer(config, summary(about(config), [table]))
         assert verdict is not None
-        assert "no evidence" in verdict.limits
+        assert "not evidence" in verdict.limits
         answers.append(verdict.answer)
     assert answers == ["not assessable", "undecided"]
-    assert set(AUDIT.plan(alike)) == {"other_texts", "summary"}
+    assert set(AUDIT.plan(similar)) == {"comparison", "summary"}
 
 
 @pytest.mark.parametrize(
@@ -79,24 +79,24 @@ def test_texts_of_another_source_are_told_by_words_alone_and_not_assessable(tmp_
         ((0.5, 0.45, 0.55), (0.5, 0.4, 0.6), 0.5, "undecided"),
     ],
 )
-def test_the_loss_must_tell_more_than_words_might(
+def test_loss_must_exceed_the_blind_control(
     loss: tuple[float, ...], blind: tuple[float, ...], p_value: float, answer: str
 ) -> None:
     rows = [*((name, *loss, None) for name in ATTACKS), (BLIND, *blind, p_value)]
-    table = pa.table([*map(list, zip(*rows, strict=True)), [60] * 4, [60] * 4], schema=OTHER_TEXTS)
+    table = pa.table([*map(list, zip(*rows, strict=True)), [60] * 4, [60] * 4], schema=COMPARISON)
     config = compared(FACTS)
-    found = summary(about(config), [table])
-    verdict, certificate = AUDIT.answer(config, found), AUDIT.certify("", config, found)
+    table_of_summary = summary(about(config), [table])
+    verdict, certificate = AUDIT.answer(config, table_of_summary), AUDIT.certify("", config, table_of_summary)
     assert verdict is not None
     assert answer == verdict.answer
     assert certificate is not None
-    assert verdict.sentence == certificate.findings[0].sentence
+    assert "p =" not in certificate.findings[0].sentence
 
 
-def test_scores_are_those_of_their_formulas() -> None:
+def test_scores_follow_their_formulas() -> None:
     config = job(compared(TICKETS)).config
     texts = ["One.", "Something longer than one."]
-    scores = score_texts_as_they_are(config, texts)
+    scores = score_given_model(config, texts)
     log_p = scores["zlib"] * [8 * len(zlib.compress(text.encode())) for text in texts]
     np.testing.assert_allclose(scores["loss"] * [len(text) + 1 for text in texts], log_p)
     tokens = torch.tensor([[-1.0, -5.0, -2.0, -4.0, -3.0], [-1.0, -2.0, 0.0, 0.0, 0.0]])
@@ -104,23 +104,23 @@ def test_scores_are_those_of_their_formulas() -> None:
 
 
 def answer_of_table(config: Text, path: Path, log_p: Callable[[str, bool], float]) -> str:
-    """The answer on an owner's table, made of each text and whether it is one of `data`."""
-    ((_, handed),) = probes(config)
-    assert isinstance(handed, Records)
-    question = question_of(config, OtherTexts)
-    its, texts = set(load_texts(question.data, question.examples)), handed.table["text"].to_pylist()
-    assert its | set(load_texts(question.others)) == set(texts)
-    rows = [f"{name},{log_p(text, text in its)!r}" for name, text in zip(handed.ids, texts, strict=True)]
+    """Return the answer on a table with `log_p(text, is_member)` for every text."""
+    ((_, exported),) = probes(config)
+    assert isinstance(exported, Records)
+    question = question_of(config, TextComparison)
+    members, texts = set(load_texts(question.data, question.examples)), exported.table["text"].to_pylist()
+    assert members | set(load_texts(question.comparison_texts)) == set(texts)
+    rows = [f"{name},{log_p(text, text in members)!r}" for name, text in zip(exported.ids, texts, strict=True)]
     path.write_text("\n".join(["id,log_p", *rows]) + "\n")
-    given = configured(config, outputs=files.pin(File(str(path)), {}))
-    tables = [other_texts(job(given).config, ()), returned(job(given).config, ())]
+    config_with_table = configured(config, outputs=files.pin(File(str(path)), {}))
+    tables = [comparison(job(config_with_table).config, ()), returned(job(config_with_table).config, ())]
     assert tables[0]["score"].to_pylist() == ["loss", "zlib", BLIND]
-    verdict = AUDIT.answer(given, summary(about(given), tables))
+    verdict = AUDIT.answer(config_with_table, summary(about(config_with_table), tables))
     assert verdict is not None
     return verdict.answer
 
 
-def test_an_owner_returns_a_table_for_both_sets_without_knowing_which_is_which(tmp_path: Path) -> None:
+def test_returned_table_covers_both_shuffled_sets(tmp_path: Path) -> None:
     tickets, facts = (
         compared(records(tmp_path / f"{name}.jsonl", texts))
         for name, texts in (("tickets", load_texts(TICKETS)[:60]), ("facts", load_texts(FACTS)[60:120]))
@@ -137,12 +137,12 @@ def test_an_owner_returns_a_table_for_both_sets_without_knowing_which_is_which(t
     assert answer_of_table(tickets, path, known) == "not assessable"
     assert answer_of_table(facts, path, lambda text, _: known(text, False)) == "undecided"
     assert answer_of_table(facts, path, lambda *_: -100.0) == "not assessable"
-    given = configured(facts, outputs=files.pin(File(str(path)), {}))
-    assert {"other_texts", "returned", "summary"} == set(AUDIT.plan(given))
+    config_with_table = configured(facts, outputs=files.pin(File(str(path)), {}))
+    assert {"comparison", "returned", "summary"} == set(AUDIT.plan(config_with_table))
 
 
-def test_sets_that_share_a_text_or_are_too_small_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"60 of the texts of facts stand in facts, too"):
+def test_small_or_overlapping_sets_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="expected texts that are not in facts, got 60 that are"):
         plan(compared(FACTS), ())
-    with pytest.raises(DatasetError, match=r"has 3 texts; a comparison takes at least 20"):
+    with pytest.raises(DatasetError, match="expected at least 20 texts, got 3"):
         plan(compared(records(tmp_path / "few.jsonl", ["a", "b", "c"])), ())

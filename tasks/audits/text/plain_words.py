@@ -1,0 +1,47 @@
+"""Texts of the certificate that several questions share, for readers without a machine-learning background."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.contract.certificate import Boundary, NumberLine, number_per_hundred
+from tasks.contract.summaries import Row, blank_weak_interval
+
+UNKNOWN = "without memory"
+MORE_EVIDENCE = "Draw no conclusion yet."
+DISCLOSED = "Treat {items} as disclosed to everyone who can query the model."
+
+
+def share_line(
+    row: Row | None, label: str, null_words: str, boundaries: tuple[Boundary, ...] = ()
+) -> NumberLine | None:
+    """Return a share on a line, as a number per hundred; None without an estimate."""
+    if row is None or row["estimate"] is None:
+        return None
+    shown = blank_weak_interval(row)
+    low, high, null = (None if shown[name] is None else 100 * shown[name] for name in ("low", "high", "null"))
+    return NumberLine(label, 100 * shown["estimate"], low, high, null, null_words, boundaries=boundaries)
+
+
+def clearing_boundary(negligible: float) -> tuple[Boundary, ...]:
+    """Return the threshold of a share below which the answer can be *not detected*, per hundred."""
+    return (Boundary(100 * (0.5 + negligible), "not detected only if the whole interval is below", clears=True),)
+
+
+def interval_per_hundred(row: Mapping[str, Any]) -> str:
+    """Format the 95 % interval of a share per hundred in parentheses, after a space; empty without an interval."""
+    shown = blank_weak_interval(row)
+    if shown["low"] is None or shown["high"] is None:
+        return ""
+    return f" (95 % interval: {number_per_hundred(shown['low'])} to {number_per_hundred(shown['high'])})"
+
+
+def disclose(items: str, *next_steps: str) -> tuple[str, ...]:
+    """Return the next steps if these items are memorised."""
+    return (DISCLOSED.format(items=items), *next_steps)
+
+
+def collect_evidence(advice: str) -> tuple[str, ...]:
+    """Return the next steps if the evidence is not sufficient; `advice` is an imperative without its period."""
+    return (MORE_EVIDENCE, f"Repeat the audit with more evidence: {advice}.")
