@@ -105,7 +105,7 @@ def made_of(
     stated = " ".join((inspect.getdoc(rule) or "").split("\n\n")[0].split()) if rule is not None else ""
     return Certificate(
         asked=question,
-        findings=(Finding(verdict.answer, f"{verdict.sentence} In short: {meaning.words}.", line_of(row)),),
+        findings=(Finding(verdict.answer, verdict.sentence, line_of(row)),),
         rule=stated,
         error="",
         beyond=verdict.limits,

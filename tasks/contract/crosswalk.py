@@ -52,7 +52,7 @@ CONTROLS = (
         "the likelihood that personal data are extracted from the model and the likelihood that queries reveal them "
         "are both insignificant, considering all means reasonably likely to be used",
         ALL,
-        "Answered: the number and its interval",
+        "Answer: the number and its interval",
         INSIGHTS,
     ),
     Control(
@@ -61,7 +61,7 @@ CONTROLS = (
         "the model was tested against attribute and membership inference (i), exfiltration (ii), regurgitation (iii), "
         "model inversion (iv) and reconstruction (v)",
         ALL,
-        "Asked; By which rule",
+        "Question; Rule",
         "list and numbers in summaries by third parties",
     ),
     Control(
@@ -70,7 +70,7 @@ CONTROLS = (
         "whether personal data that the model memorised can be extracted by means reasonably likely to be used; if so, "
         "the GDPR applies to the model",
         ALL,
-        "Answered; What it does not say",
+        "Answer; What this does not show",
         SHEET,
     ),
     Control(
@@ -81,7 +81,7 @@ CONTROLS = (
         "“Audit models for compliance”",
         "a model is shown to be resistant to *privacy attacks*, by *confidentiality tests*",
         ALL,
-        "Asked; Answered",
+        "Question; Answer",
         "https://www.cnil.fr/en/paname-partnership-privacy-auditing-ai-models",
     ),
     Control(
@@ -89,7 +89,7 @@ CONTROLS = (
         "MEASURE 2.10",
         "the privacy risk that the map function identified is examined and documented",
         ALL,
-        "Answered; What was audited, and the result",
+        "Answer; Audited items and results",
         "https://learn.daydream.ai/requirements/nist-ai-rmf-airmf-55",
     ),
     Control(
@@ -97,7 +97,7 @@ CONTROLS = (
         "NISTAML.033",
         "membership inference: determining whether a record was in the training data",
         (Attack.MEMBERSHIP,),
-        "Asked",
+        "Question",
         "identifiers and names by third parties; sections 2.4.1 and 2.4.2 of the edition of 2023 from its contents",
     ),
     Control(
@@ -105,7 +105,7 @@ CONTROLS = (
         "NISTAML.032",
         "data reconstruction, including attribute inference: recovering records or attributes from a model",
         (Attack.RECONSTRUCTION, Attack.ATTRIBUTE),
-        "Asked",
+        "Question",
         "as the row above",
     ),
     Control(
@@ -113,7 +113,7 @@ CONTROLS = (
         "NISTAML.038",
         "data extraction: obtaining training data from the output of a generative model",
         (Attack.EXTRACTION,),
-        "Asked",
+        "Question",
         "as the row above",
     ),
     Control(
@@ -121,7 +121,7 @@ CONTROLS = (
         "AITG-MOD-04",
         "models do not respond differently to data points that they were trained on",
         (Attack.MEMBERSHIP,),
-        "Answered: the number and its null value",
+        "Answer: the number and its null value",
         "https://github.com/OWASP/www-project-ai-testing-guide, in a copy of 2025-11-23",
     ),
     Control(
@@ -129,7 +129,7 @@ CONTROLS = (
         "C11.3.3",
         "simulated membership inference is not meaningfully better than guessing on held-out data",
         (Attack.MEMBERSHIP,),
-        "Answered: the number and its null value",
+        "Answer: the number and its null value",
         "https://github.com/OWASP/AISVS/blob/01d32e2a2cb1dfe15f5c2287173bb51995c9a248/1.0/en/"
         "0x10-C11-Adversarial-Robustness.md",
     ),
@@ -138,7 +138,7 @@ CONTROLS = (
         "C11.4",
         "training data and sensitive attributes cannot be reconstructed from outputs",
         (Attack.RECONSTRUCTION, Attack.ATTRIBUTE),
-        "Answered",
+        "Answer",
         "the same file",
     ),
     Control(
@@ -146,7 +146,7 @@ CONTROLS = (
         "AML.T0024.000",
         "Infer Training Data Membership",
         (Attack.MEMBERSHIP,),
-        "Asked",
+        "Question",
         "https://www.startupdefense.io/mitre-atlas-techniques/aml-t0024-000-infer-training-data-membership",
     ),
     Control(
@@ -154,7 +154,7 @@ CONTROLS = (
         "AML.T0057",
         "LLM Data Leakage: prompts reveal private data, including training data",
         (Attack.EXTRACTION,),
-        "Asked",
+        "Question",
         "name and description by third parties",
     ),
     Control(
@@ -162,7 +162,7 @@ CONTROLS = (
         "Article 15(5)",
         "high-risk systems: measures against confidentiality attacks, among others",
         ALL,
-        "Answered; What was audited, and the result",
+        "Answer; Audited items and results",
         "the article's text in public repositories",
     ),
 )

@@ -36,7 +36,7 @@ def test_it_is_made_of_the_verdict_and_the_row_that_it_rests_on_first() -> None:
     assert made.rule == "Memorised: the interval lies above 0, as for 1 in 40."
     (finding,) = made.findings
     assert finding.answer == "memorised"
-    assert finding.sentence.startswith("Memorised: 0.3. In short: ")
+    assert finding.sentence.startswith("Memorised: 0.3.")
     assert finding.line is not None
     assert (
         finding.line.what, finding.line.estimate, finding.line.low, finding.line.high, finding.line.null,
