@@ -105,7 +105,7 @@ def test_equal_embeddings_clear_nobody(score: dict[str, Any], share: float, answ
     [
         (CONFIG, "or was rounded.", "Check the encoder whose embeddings are equal"),
         (GIVEN, "or was rounded.", "Check the encoder whose embeddings are equal"),
-        (NULL, "this is a null.", "Keep this page beside"),
+        (NULL, "this is a null.", "Keep this page with"),
     ],
 )
 def test_tied_embeddings_are_explained_with_advice(config: DejaVu, ending: str, step: str) -> None:
@@ -115,7 +115,7 @@ def test_tied_embeddings_are_explained_with_advice(config: DejaVu, ending: str, 
     table = pa.Table.from_pylist([*rows, tied], SUMMARY)
     answer, page = verdict(config, table), certified(config, table)
     assert answer.answer == "not assessable"
-    assert "But 50 of 100 pairs of scores that are compared are equal" in answer.sentence
+    assert "But 50 of 100 compared pairs of scores are equal" in answer.sentence
     assert answer.sentence.endswith(ending)
     assert answer.rows[0] == name_of(tied)
     assert page.steps[0].startswith(step)
@@ -217,9 +217,9 @@ def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated(memory: fl
         start = "This is a null: neither model was trained on the pictures that are asked about. "
         assert finding.sentence.startswith(start)
         assert "never saw" not in finding.sentence
-        first = "Nothing is disclosed by this" if finding.answer == "memorised" else "Keep this page beside"
+        first = "This is a false alarm" if finding.answer == "memorised" else "Keep this page with"
         assert made.steps[0].startswith(first)
-        assert "run the audit itself: trained=own." in made.steps[-1]
+        assert "run the actual audit: trained=own." in made.steps[-1]
         assert (finding.line is None) == (table.num_rows == 0)
 
 

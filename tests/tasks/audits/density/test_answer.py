@@ -374,9 +374,9 @@ def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated(golden: Go
         golden(finding.sentence, "finding.sentence")
         assert "training on an image raises" not in finding.sentence
         assert not set(made.steps) & set(certified(audit, *MEMORISED).steps)
-        assert "run the audit itself: asked=train." in made.steps[-1]
+        assert "run the actual audit: asked=train." in made.steps[-1]
     golden(alarm.steps[0], "alarm.steps[0]")
-    assert quiet.steps[0].startswith("Keep this page beside that of the audit")
+    assert quiet.steps[0].startswith("Keep this page with that of the audit")
     golden(many.findings[0].sentence, "sentence")
     assert quiet.findings[0].line is not None
     assert "counted as trained on" in quiet.findings[0].line.what
