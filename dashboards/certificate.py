@@ -6,6 +6,7 @@ and the controls follow on the second page.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ MOST_SEPARATE = 3  # findings with their own paragraph; more of them form a tabl
 TONES = ("accused", "open", "cleared")  # order of priority if a sheet cannot show all findings
 FIRST_PAGE = ("question", "meaning", "reliability", "limits", "steps")  # texts on the first sheet
 RULE_NOTE = "The rule was fixed before the run. See “Rule and statistics” (page 2 in print)."
+CASE_BREAK = re.compile(r"(?<=\.) (?=Otherwise |The answer is )")  # between two cases of a rule
 MASKED = (
     "Text in angle brackets is masked on this page. The auditor has the original text in the folder of the run and can "
     "write a page that shows it."
@@ -143,6 +145,7 @@ def context(run: Run, notice_count: int = 0) -> dict[str, Any]:
         filled += separate_height - sheet.TABLE
     left_out = [finding for index, (_, finding) in enumerate(every) if index not in fitting]
     return {
+        "rules": [split_rule(rule) for rule in texts["rule"]],
         "certificate": texts if any(cell.certificate for cell in run.cells or (run,)) else None,
         "findings": shown_findings,
         "as_table": as_table,
@@ -183,6 +186,11 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
 def define_answer(answer: str, meaning: Meaning) -> str:
     """`Memorised: the audit found that ...`; empty if the audit does not define the answer."""
     return f"{answer[0].upper()}{answer[1:]}: {meaning.words}." if meaning.words else ""
+
+
+def split_rule(rule: str) -> list[str]:
+    """The cases of a rule: the sentences that begin with an answer."""
+    return CASE_BREAK.split(rule)
 
 
 def state_reliability(certificates: Sequence[Certificate]) -> list[str]:

@@ -75,7 +75,7 @@ def certificate_context(run: Run, search: SearchResults) -> dict[str, Any]:
     if run.objectives is not None:
         certificate = recommendation.certificate(search, run.objectives)
     audited = audited_rows(run, search)
-    rows = {"audited": audited, "as_table": False, "unlisted": "", "unnamed": 0, "zoom": 1}
+    rows: dict[str, Any] = {"audited": audited, "as_table": False, "unlisted": "", "unnamed": 0, "zoom": 1, "rules": []}
     if certificate is None or search.answer is None:
         return {"certificate": None, "findings": [], **rows}
     (finding,) = certificate.findings
@@ -91,6 +91,7 @@ def certificate_context(run: Run, search: SearchResults) -> dict[str, Any]:
         "controls": [run.controls] if run.controls else [],
     }
     first_page = [texts[name] for name in certificates.FIRST_PAGE]
+    rows["rules"] = [certificates.split_rule(certificate.rule)]
     height = sheet.remaining_height(1, first_page, run.details) - sheet.FINDING - sheet.ROW * len(audited)
     findings = [(run, certificates.present_finding(finding, sign))]
     return {"certificate": texts, "findings": findings, **rows, "zoom": sheet.zoom_factor(height)}

@@ -90,7 +90,7 @@ def test_the_draw_of_two_parties_is_bound_and_both_can_see_it_in_the_end(tmp_pat
         ),
         (
             ("relational", "--preset", "smoke", f"secret={SECRET}", "--nonce", NONCE, "--nonce-by", "", "--out", "p"),
-            "nonce_by is ''; it must be one line",
+            "nonce_by is ''; expected one line",
         ),
         (("forgetting", "--preset", "smoke"), "--out is missing"),
         (("forgetting", "--preset", "smoke", "--nonce-by", "me", "--out", "p"), "--nonce-by is given without --nonce"),

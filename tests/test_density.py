@@ -156,8 +156,8 @@ def test_a_model_of_ones_own_is_known_by_its_source(engram: Shell) -> None:
     [
         (("model=flo:real_nvp",), 2, "there is no module 'flo' on Python's path"),
         (("model=own:nothing", *SMALL), 3, "own has no function nothing; it has Pixels, pixels, silent"),
-        (("model=own:pixels", "outlier_share=0.1"), 2, "outlier_share is 0.1; it must be 0 for a model of your own"),
-        (("model=own:pixels", "privacy.epsilon=1"), 2, "privacy is given and model is own:pixels; it must be vae"),
+        (("model=own:pixels", "outlier_share=0.1"), 2, "outlier_share is 0.1; it must be 0 for your own model"),
+        (("model=own:pixels", "privacy.epsilon=1"), 2, "privacy is set and model is own:pixels; it must be vae"),
         (("model=vea",), 2, "model is 'vea'; it must be one of vae, conv-vae"),
         (("model=conv-vae",), 2, "model is conv-vae, for images of 32 x 32; the data's are 28 x 28"),
         (("model=conv-vae", "data=digits#32x32", "privacy.epsilon=1"), 2, "it must be vae, whose rows never mix"),

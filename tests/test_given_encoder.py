@@ -194,7 +194,7 @@ def test_an_owner_is_not_told_which_crops_are_of_training_pictures(here: Here) -
     assert ids[0] in said
     assert here("probes", "deja_vu", *RUN[2:6], "--out", "handed").stdout
     (folder / ids[0]).write_bytes(b"another")
-    assert "is not what would be written" in here("probes", "deja_vu", *RUN[2:6], "--out", "handed", code=1).stderr
+    assert "has different content" in here("probes", "deja_vu", *RUN[2:6], "--out", "handed", code=1).stderr
     (folder / ids[0]).unlink()
     here("probes", "deja_vu", *RUN[2:6], "--out", "handed")
 
@@ -221,7 +221,7 @@ def test_a_table_of_pictures_says_what_each_was_to_the_encoder(
     settings = (f"data=boxed:{tmp_path / 'owners.csv'}", "given.model=remembering.pt")
     assert score(here, "given.model=remembering.pt") == score(here, *settings)
     told = here(*RUN, *settings, code=1)
-    assert "no pictures of the data are of part 'reference', which other A is" in told.stderr + told.stdout
+    assert "the data have no images of part 'reference', which other A is" in told.stderr + told.stdout
 
 
 def test_the_page_shows_both_sets_and_the_pictures_of_a_alone(here: Here) -> None:
@@ -251,9 +251,13 @@ def test_references_are_trained_here_and_the_encoder_has_a_rank_among_them(here:
     ("settings", "code", "says"),
     [
         (("given.model=gone.pt",), 1, "there is no file "),
-        (("given.model=model.pickle",), 2, "it must be model.pt (TorchScript), model.pt2 (torch.export), model.onnx"),
-        (("given.model=timm:resnet10t+w.txt",), 2, "weights for timm are one of .pt, .pth, .ckpt, .npz, .safetensors"),
-        (("given.embeddings=reference.pt",), 2, "they must be a .parquet file"),
+        (("given.model=model.pickle",), 2, "expected model.pt (TorchScript), model.pt2 (torch.export), model.onnx"),
+        (
+            ("given.model=timm:resnet10t+w.txt",),
+            2,
+            "expected weights for timm in one of .pt, .pth, .ckpt, .npz, .safetensors",
+        ),
+        (("given.embeddings=reference.pt",), 2, "expected a .parquet file"),
         (("given.embeddings=gone.parquet",), 1, "there is no file "),
         (
             ("given.model=innocent.pt", "given.embeddings=reference.pt"),
@@ -283,7 +287,7 @@ def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, 
 def test_files_that_are_no_encoders_end_in_a_line(here: Here) -> None:
     (here.folder / "text.pt").write_text("no model")
     torch.save({"w": torch.zeros(3)}, here.folder / "weights.pt")
-    for name, says in (("text.pt", "is no TorchScript"), ("weights.pt", "it is a state dict")):
+    for name, says in (("text.pt", "is not TorchScript"), ("weights.pt", "it is a state dict")):
         ended = here.run(*RUN, f"given.model={name}", "given.reference=reference.pt")
         assert ended.returncode != 0
         assert says in ended.stderr + ended.stdout

@@ -204,16 +204,16 @@ FAULTS = {
     ),
     "NaN": Fault(
         replace_value(float("nan")),
-        r"the numbers of image '{fourth}' are not all finite: nan, .* so are 1 of",
+        r"the numbers of image '{fourth}' are not all finite: nan, .* this applies to 1 of",
         r"expected log_p in nats, finite and at most 0, got nan for '{fourth}'. Correct 1 of",
-        r"the embedding of '{fourth}' has a number that is missing or not finite; 1 of",
+        r"the embedding of '{fourth}' has a number that is missing or not finite, as have 1 of",
         r"{fourth} is NaN; it must be text, or a list of texts",
     ),
     "infinite": Fault(
         replace_value(float("-inf")),
-        r"the numbers of image '{fourth}' are not all finite: -inf, .* so are 1 of",
+        r"the numbers of image '{fourth}' are not all finite: -inf, .* this applies to 1 of",
         r"expected log_p in nats, finite and at most 0, got -inf for '{fourth}'. Correct 1 of",
-        r"the embedding of '{fourth}' has a number that is missing or not finite; 1 of",
+        r"the embedding of '{fourth}' has a number that is missing or not finite, as have 1 of",
         r"{fourth} is -Infinity; it must be text, or a list of texts",
     ),
     "another kind of number": Fault(
@@ -224,7 +224,7 @@ FAULTS = {
     ),
     "in percent": Fault(print_percent, r"are not all probabilities, in \[0, 1\]"),
     "labels alone": Fault(keep_labels, r"unknown column 'class'|has no confidences"),
-    "column added": Fault(add_column, r"has the unknown column 'extra' \(1 of them\); it takes image and p0, p1"),
+    "column added": Fault(add_column, r"has the unknown column 'extra' \(1 in total\); expected image and p0, p1"),
     "answer added": Fault(
         add_row, relational=r"answers 1 questions that are not of its set, the first of them 'extra'"
     ),
@@ -232,13 +232,13 @@ FAULTS = {
         rename_columns,
         r"unknown column 'class p0'|has no confidences",
         r"expected a column log_p, got id, class log_p",
-        r"has no column embedding; it has class embedding",
+        r"has no column embedding; found class embedding",
     ),
     "no ids": Fault(
         rename_ids,
-        r"has no column image; it has name, p0",
-        r"has no column id; it has name, log_p",
-        r"has no column image; it has name, embedding",
+        r"has no column image; found name, p0",
+        r"has no column id; found name, log_p",
+        r"has no column image; found name, embedding",
     ),
 }
 TAMPERED = [(name, audit) for name, fault in FAULTS.items() for audit in BY_AUDIT if fault.message(audit)]

@@ -191,7 +191,11 @@ def _type(to: Any) -> str:
         each = [_type(member) for member in members if member is not Ellipsis]
         if Ellipsis not in members:
             return f"[{', '.join(each)}]"
-        return "some of " + each[0].removeprefix("one of ") if get_origin(members[0]) is Literal else f"list: {each[0]}"
+        return (
+            "one or more of " + each[0].removeprefix("one of ")
+            if get_origin(members[0]) is Literal
+            else f"list: {each[0]}"
+        )
     if len(alternatives(to)) > 1:
         return " or ".join("none" if each is type(None) else _type(each) for each in alternatives(to))
     return _type_name(to)

@@ -1,1 +1,1 @@
-"""The contract of audits: what a job, a config, a measure, an answer and an audit are."""
+"""The contract of audits: definitions of a job, a config, a measure, an answer and an audit."""

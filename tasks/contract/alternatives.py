@@ -1,4 +1,4 @@
-"""Alternatives: dataclasses of which a field holds one, each with a tag that users write.
+"""Alternatives: the dataclasses that a field accepts, each selected by a tag.
 
     @dataclass(frozen=True)
     class Documents(Ranged):
@@ -18,7 +18,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-TYPE = "type"  # the entry of a mapping that names the alternative
+TYPE = "type"  # key of the tag in a mapping
 
 
 def tag_of(kind: Any) -> str:
@@ -27,7 +27,7 @@ def tag_of(kind: Any) -> str:
 
 
 def tagged_members(to: Any) -> Mapping[str, Any]:
-    """Tag -> alternative of a declared type, in the order of declaration; empty if it has none."""
+    """The alternatives of a declared type by tag, in the order of declaration; empty if the type has none."""
     return {tag_of(member): member for member in _union_members(to) if tag_of(member)}
 
 

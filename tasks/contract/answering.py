@@ -1,4 +1,4 @@
-"""An audit's answer: evidence read once, the case that holds for it, and verdict and certificate rendered from both."""
+"""The answer of an audit: the evidence, the case that applies, and the verdict and certificate rendered from both."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def _publish_nothing(_evidence: Any) -> str:
 
 
 def repeat_verdict(_config: Any, _evidence: Any) -> None:
-    """No explanation of its own: the certificate repeats the verdict's sentence."""
+    """Return no explanation, so that the certificate repeats the verdict's sentence."""
 
 
 def _draw_no_line(_config: Any, _evidence: Any) -> None:
-    """No number line."""
+    return None
 
 
 def _report_nothing_measured(_config: Any) -> str:
-    return "nothing has been measured yet."
+    return "there are no measurements yet."
 
 
 def keep_one_finding(_config: Any, _evidence: Any, first: Finding) -> tuple[Finding, ...]:
@@ -39,10 +39,10 @@ def keep_one_finding(_config: Any, _evidence: Any, first: Finding) -> tuple[Find
 
 @dataclass(frozen=True)
 class Null:
-    """A run in which nothing can be memorised, by its config.
+    """A control run, whose configuration rules out memorisation.
 
     `remark(config)` is the verdict's last sentence and `notice` begins the certificate's finding; either may be empty.
-    `proper` are the settings of the audit proper ("unseen=false"), which the certificate recommends.
+    `proper` are the settings of the actual audit ("unseen=false"), which the certificate recommends.
     """
 
     holds: Callable[[Any], bool]
@@ -53,22 +53,28 @@ class Null:
 
 @dataclass(frozen=True)
 class Answering(Generic[E]):
-    """How an audit answers one question: the evidence, the rules and all that is said of them.
+    """How an audit answers one question: the evidence, the rules and their texts.
 
-    asked(config): the question in plain words. read(config, summary): the evidence; None if the summary holds none, of
-    which `unread(config)` says why, as a sentence. limits(config, evidence): what the answer does not say. Without
-    evidence the certificate repeats the verdict, with the steps of the last case.
+    asked(config, evidence): the question in plain words.
+    read(config, summary): the evidence; None if the summary contains none. unread(config) is then the reason, as a
+    sentence, and the certificate repeats the verdict, with the next steps of the last case.
+    limits(config, evidence): the conclusions that the answer does not support.
 
-    Of the verdict, for experts: describe(config, evidence) is the evidence as a sentence without its end, which the
-    case's `because` adds; `details` and `remarks` are further sentences. rows(evidence): the (metric, setting) of the
-    summary rows that carry the answer. published(evidence): the result of the paper's own test.
+    The verdict, for experts:
+    describe(config, evidence): the evidence as a sentence without its end, which `Case.because` adds.
+    details, remarks: further sentences.
+    rows(evidence): (metric, setting) of the summary rows that the answer is based on.
+    published(evidence): the result of the test in the paper.
 
-    Of the certificate, for readers without a machine-learning background: explain(config, evidence) is the finding in
-    plain words (None: the verdict's sentence), `line` its number, findings(config, evidence, first) that finding and
-    others, and stated(config, evidence) the rule and its error rates if not all cases that apply to the config count.
-    An answer that is not assessable has no line, and repeats the verdict unless its case explains it.
+    The certificate, for readers without a machine-learning background:
+    explain(config, evidence): the finding in plain words; None repeats the verdict's sentence.
+    line(config, evidence): the number of the finding.
+    findings(config, evidence, first): all findings, of which `first` is the one above.
+    stated(config, evidence): the rule and its error rates, if some cases that apply to the config are left out.
+    An answer that is not assessable has no number, and repeats the verdict unless its case explains it.
 
-    An audit with several questions has one of these for each, `applies` tells to which configs (`AnsweringByQuestion`).
+    An audit with several questions has one `Answering` per question; `applies(config)` selects it
+    (`AnsweringByQuestion`).
     """
 
     asked: Callable[[Any, E | None], str]
@@ -90,7 +96,7 @@ class Answering(Generic[E]):
     applies: Callable[[Any], bool] = applies_always
 
     def verdict(self, config: Any, summary: pa.Table) -> Verdict:
-        """The answer for experts; *undecided* if there is no evidence."""
+        """Return the answer for experts; *undecided* if there is no evidence."""
         evidence = self.read(config, summary)
         if evidence is None:
             first_row = tuple(index_rows(summary))[:1]
@@ -114,11 +120,11 @@ class Answering(Generic[E]):
             yield null.remark(config)
 
     def _null(self, config: Any) -> Null | None:
-        """What is said of the config as a null; None if it is not one."""
+        """Return the texts for a control run; None if the config is not one."""
         return self.null if self.null is not None and self.null.holds(config) else None
 
     def certificate(self, config: Any, summary: pa.Table, verdict: Verdict) -> Certificate:
-        """The same answer for readers without a machine-learning background; `verdict` is that of the summary."""
+        """Return the same answer for readers without a machine-learning background."""
         evidence = self.read(config, summary)
         rule, error = self._rule_and_error(config, evidence)
         return Certificate(
@@ -137,7 +143,7 @@ class Answering(Generic[E]):
             return (Finding(verdict.answer, f"{notice}{verdict.sentence}"),)
         case = self.rules.decide(config, evidence)
         explain, line = case.explain or self.explain, case.line or self.line
-        if case.answer == NOT_ASSESSABLE:  # numbers would pass for a result
+        if case.answer == NOT_ASSESSABLE:  # a number would look like a result
             explain, line = case.explain or repeat_verdict, _draw_no_line
         explained = explain(config, evidence)
         first = Finding(verdict.answer, f"{notice}{explained or verdict.sentence}", line(config, evidence))
@@ -157,9 +163,9 @@ class Answering(Generic[E]):
 
 @dataclass(frozen=True)
 class AnsweringByQuestion:
-    """How an audit with several questions answers: each config by the first of the answerings that applies to it.
+    """How an audit with several questions answers: the first `Answering` that applies to the config.
 
-    `numbers(config)` are the thresholds in the texts of all rules, whatever the config asks.
+    `numbers(config)` are the thresholds in the texts of all rules, for every question.
     """
 
     answerings: tuple[Answering[Any], ...]
@@ -176,7 +182,7 @@ class AnsweringByQuestion:
 
     @property
     def rules(self) -> Rules[Any]:
-        """The cases of all questions, each with the question as its scope; the last is *undecided*.
+        """The cases of all questions, with the question as scope, and *undecided* as the last.
 
         A case that several questions share is listed once.
         """

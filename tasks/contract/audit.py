@@ -1,4 +1,4 @@
-"""The vocabulary of audits: a method with its config, its plan and measures, its presets, and its answer in words."""
+"""The definition of an audit: its configuration, plan, measures, presets and answer."""
 
 from __future__ import annotations
 
@@ -36,26 +36,28 @@ from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
 
 class UndeclaredAnswer(ValueError):
-    """A verdict has an answer that its audit does not declare; the message is one line for the audit's author."""
+    """A verdict has an answer that its audit does not declare. The message is for the author of the audit."""
 
 
 @dataclass(frozen=True)
 class Wording:
-    """What an audit says of itself and of its answer, in words.
+    """The texts of an audit.
 
-    `answers` are all answers that its verdict may give, those of ANSWERS unless it has its own. `rules` are the
-    conditions by which it decides, as the certificate and the audit's page give them. `certificate(config, summary,
-    verdict)` is the answer for somebody who knows no machine learning; None for the one that
-    `tasks.contract.certificate` makes of the verdict. `names(config, read)` says by number which things were found,
-    from the run's tables, which `read` finds by name; it holds nothing that is private, and follows the first finding.
-    `symbols` explains the words and symbols of its metrics and settings, each by how it is written there.
-    `subject(config)` says in a few words what the audit is about, such as `letter A`, to tell runs apart in a list.
-    `repeats` says of each preset which part of the paper it repeats, or begins with `ours: `; `situations` are those in
-    which somebody needs the audit. `attacks` are those that it tries, by which `tasks.contract.crosswalk` finds the
-    controls that it speaks to. `summed_error(config, look)` says how many of 100 audits of models that keep nothing
-    accuse at one of the looks so far, at most; None if every look adds the error of the rules. `stand_in(config)` names
-    a built-in model in the place of the user's model (`tasks.contract.stand_in`); the first sentence of every answer
-    then names it.
+    answers: the possible answers and their meanings.
+    rules: the conditions that decide, as printed on the certificate and the audit's page.
+    certificate(config, summary, verdict): the answer for readers without a machine-learning background; None for the
+        one that `tasks.contract.certificate` derives from the verdict.
+    names(config, read_table): the numbers of the items that were found, without private data; `read_table(name)` reads
+        a table of the run. The text follows the first finding.
+    symbols: explanations of words and symbols in metrics and settings.
+    subject(config): the subject in a few words, such as `letter A`, which distinguishes runs in a list.
+    repeats: for each preset, the part of the paper that it repeats, or a text that begins with `ours: `.
+    situations: the situations in which a user needs the audit.
+    attacks: the attacks that the audit tries, by which `tasks.contract.crosswalk` finds the related controls.
+    summed_error(config, look): an upper limit of the false accusations in 100 audits of models without memory, over all
+        looks so far; None if each look adds the error of the rules.
+    stand_in(config): names a built-in model that replaces the user's model (`tasks.contract.stand_in`). The first
+        sentence of every answer then names it.
     """
 
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
@@ -73,18 +75,20 @@ class Wording:
 
 @dataclass(frozen=True)
 class Handout:
-    """What the owner of a model evaluates it on, who keeps the model.
+    """The images, records or questions on which the owner of a model evaluates it, if the model stays with its owner.
 
-    `probes(config)` yields the sets as (name of the set, `Pixels`) or, for all sets, (name, `Records`), (name,
-    `ProbeQuestions`) or (name, `ToEmbed`). `config(config)` hands out the same sets and names nothing that they do not
-    need, such as a model that is trained later. `split(config)` is the `Split` that says which of these images are
-    which, for the auditor alone, before anything is given; None where all are of one kind. `draw(config)` is the `Draw`
-    by which chance decides which pictures matter, and `secret` the field of the config that keeps it from the owner;
-    beside it stand `nonce` and `nonce_by`. `columns` tells the owner of a model that is asked about records which to
-    return.
+    probes(config): yields each set as (name, `Pixels`) or, for all sets, (name, `Records`), (name, `ProbeQuestions`) or
+        (name, `ToEmbed`).
+    config(config): a config with the same sets and without fields that they do not need, such as a model that is
+        trained later.
+    split(config): the `Split` of the images, for the auditor alone, before any outputs exist; None if all images are of
+        one kind.
+    draw(config): the `Draw` that randomly selects the images that matter.
+    secret: the field of the config that hides the draw from the owner; `nonce` and `nonce_by` are in the same part.
+    columns: tells the owner which columns to return for records.
     """
 
-    # Typed no closer, since the packages of these types import this one.
+    # Any, because the packages of these types import this module.
     probes: Callable[[Any], Iterator[tuple[str, Any]]]
     config: Callable[[Any], Any] = lambda config: config
     split: Callable[[Any], Any] | None = None
@@ -95,22 +99,24 @@ class Handout:
 
 @dataclass(frozen=True)
 class Audit:
-    """One method: its config type, the plan that answers its question, its presets, and its answer in words.
+    """One method: its config type, plan, presets and answer.
 
-    `plan(config)` returns the named roots, `summary` (the SUMMARY schema) among them. `tiny(config)` keeps a config's
-    shape and shrinks data, epochs and members to seconds, on embedded data. A preset is a config, or a tuple of
-    configs: a sweep with a cell for each. `verdict(config, summary)` reads the answer off the summary table.
-
-    `measures` are the measures that the plan is made of, if any. `handout` is what the owner of a model evaluates;
-    None where nobody is asked. `objectives` are what a search over the config moves; None where nothing is trained that
-    could be trained otherwise. `effect` is the number by which runs are compared, always the same row of the summary,
-    whichever rule decided; None for the memorization of `objectives`. `stopping` is how a run ends once it is decided;
-    None where nothing is drawn whose rank could be bet on. `notes(config)` yields the warnings about the data sets of a
-    config, beside those about each of them, which are printed before any work; None if there can be none.
-    `resolution(config)` says whether a single remembered item could be found, without which the audit clears nobody,
-    and `power(config)` how often it finds what size; None if it has no such statement.
-    `limits(config)` are the largest values of fields that the data of a pinned config allow, which `scale=tiny` keeps
-    to; None if `examples` is the only such field.
+    config: the type of the configuration.
+    plan(config): the named roots; one is `summary`, with the SUMMARY schema.
+    presets: a config each, or a tuple of configs: a sweep with one cell per config.
+    tiny(config): the same config with data, epochs and members reduced to seconds, on embedded data.
+    verdict(config, summary): the answer.
+    measures: the measures that the plan consists of, if any.
+    handout: the data for the owner of a model; None if the audit accepts no returned outputs.
+    objectives: the objectives of a search over the config; None if the audit trains nothing that could be varied.
+    effect: the number that compares runs, always the same row of the summary, regardless of the rule that decided;
+        None for the memorization of `objectives`.
+    stopping: how a run ends early; None if the audit has no ranks to bet on.
+    notes(config): warnings about combinations of data sets, printed before any work; None if there are none.
+    resolution(config): whether a single memorised item could be detected, without which the audit never clears.
+    power(config): the detection rate for effects of stated sizes; None if the audit has no such statement.
+    limits(config): the largest values that the data of a pinned config allow for its fields, which `scale=tiny`
+        respects; None if `examples` is the only such field.
     """
 
     config: type
@@ -132,13 +138,13 @@ class Audit:
     def __post_init__(self) -> None:
         for name in self.presets:
             if not self.cells(name):
-                raise ValueError(f"preset {name!r} is an empty tuple; it must hold at least one config")
+                raise ValueError(f"preset {name!r} is an empty tuple; it must contain at least one config")
         for name in self.wording.repeats:
             if name not in self.presets:
                 raise ValueError(f"repeats has {name!r}; it must be one of the presets: {', '.join(self.presets)}")
 
     def answer(self, config: Any, summary: pa.Table, circumstances: Circumstances = USUAL) -> Verdict | None:
-        """The verdict, which names a stand-in first; None if the audit gives none.
+        """Return the verdict, which names a stand-in first; None if the audit has no verdict.
 
         Raises UndeclaredAnswer if the answer is not one of `answers`.
         """
@@ -167,16 +173,20 @@ class Audit:
         question: str,
         config: Any,
         summary: pa.Table,
-        read: Callable[[str], pa.Table] | None = None,
+        read_table: Callable[[str], pa.Table] | None = None,
         circumstances: Circumstances = USUAL,
     ) -> Certificate | None:
-        """The answer for somebody who knows no machine learning; None where there is no answer.
+        """Return the answer for readers without a machine-learning background; None if there is no answer.
 
-        It names what was found where the run's tables can be `read`, by name.
+        With `read_table`, which reads a table of the run by name, the certificate lists the items that were found.
         """
-        made = self._certificate(question, config, summary, circumstances)
-        named = self.wording.names(config, read) if made and read is not None and self.wording.names else ""
-        return add_names(made, named) if made and named else made
+        certificate = self._certificate(question, config, summary, circumstances)
+        names = (
+            self.wording.names(config, read_table)
+            if certificate and read_table is not None and self.wording.names
+            else ""
+        )
+        return add_names(certificate, names) if certificate and names else certificate
 
     def _certificate(
         self, question: str, config: Any, summary: pa.Table, circumstances: Circumstances
@@ -186,26 +196,26 @@ class Audit:
         if verdict is None:
             return None
         if self.wording.certificate is not None:
-            made = self.wording.certificate(config, summary, verdict)
+            certificate = self.wording.certificate(config, summary, verdict)
         else:
-            made = made_of(question, verdict, self.wording.answers[verdict.answer], summary, self.verdict)
-        made = certify_look(made, circumstances.look, self._describe_look(config, circumstances.look))
-        return name_stand_in(add_unlearnt(made, describe_unlearnt(summary)), self._stand_in(config))
+            certificate = made_of(question, verdict, self.wording.answers[verdict.answer], summary, self.verdict)
+        certificate = certify_look(certificate, circumstances.look, self._describe_look(config, circumstances.look))
+        return name_stand_in(add_unlearnt(certificate, describe_unlearnt(summary)), self._stand_in(config))
 
     def describe_power(self, config: Any) -> tuple[Power, ...]:
-        """What the audit finds with this config, and how often."""
+        """Return the detection rates of this config."""
         return () if self.power is None else tuple(self.power(config))
 
     def warn_of_power(self, config: Any) -> Iterator[str]:
-        """That the audit cannot clear with this config, and what would let it; nothing if it can."""
+        """Yield a warning, with advice, if the audit cannot clear with this config."""
         resolution = None if self.resolution is None else self.resolution(config)
         if resolution is not None:
             yield from resolution.warn()
 
     def summed_error(self, config: Any, look: Look) -> float | None:
-        """Of 100 audits of models that keep nothing, how many accuse over all looks and cells, at most.
+        """Return an upper limit of the false accusations in 100 audits of models without memory, over all looks.
 
-        None if the rules state no error.
+        Includes all cells of a sweep. None if the rules state no error.
         """
         wording = self.wording
         stated = stated_error(wording.rules, config, wording.answers)
@@ -219,13 +229,13 @@ class Audit:
 
     @property
     def compared(self) -> Objective | None:
-        """The number by which runs are compared; None where the audit declares none."""
+        """The number that compares runs; None if the audit declares none."""
         return self.effect or (self.objectives.memorization if self.objectives else None)
 
     def headline(self, config: Any, summary: pa.Table) -> Mapping[str, Any] | None:
-        """The row of the summary by which runs are compared; None without one.
+        """Return the row of the summary that compares runs; None without one.
 
-        Of an audit that declares none it is the summary's first row.
+        The first row if the audit declares no number to compare.
         """
         if self.compared is None:
             return next(iter(summary.slice(0, 1).to_pylist()), None)
@@ -239,12 +249,12 @@ class Audit:
 
 @dataclass(frozen=True)
 class Stopping:
-    """What a run of the audit needs to end early.
+    """How a run of the audit ends early.
 
-    `level` and `pairs` are fields of the config, by their dotted paths: the error rate, 0 for a run that goes to its
-    end, and how many pairs are planned at most. Fewer pairs must be the first of more. `table` is the root whose job
-    reads a table of each pair, in this order, and writes a row for each with the columns `evidence` and `decided`; a
-    pair's row may depend on those before it alone.
+    `level` and `pairs` are dotted paths of fields of the config: the error rate, 0 for a run of full length, and the
+    maximum number of pairs. A smaller number of pairs must select the first of a larger number. `table` is the root
+    whose job reads one table per pair, in order, and writes one row per pair with the columns `evidence` and `decided`.
+    The row of a pair may depend on that pair and earlier ones only.
     """
 
     level: str
@@ -252,34 +262,33 @@ class Stopping:
     table: str
 
     def is_asked(self, config: Any) -> bool:
-        """Whether the run ends early; a question without these fields goes to its end."""
+        """Whether the run may end early; False for a question without these fields."""
         return bool(self.error_rate(config))
 
     def error_rate(self, config: Any) -> float:
-        """The error rate of a run that ends early; 0 for a run that goes to its end."""
+        """The error rate of a run that may end early; 0 for a run of full length."""
         return float(_read_path(config, self.level) or 0.0)
 
     def planned(self, config: Any) -> int:
-        """The pairs that are planned at most."""
+        """The maximum number of pairs."""
         return int(_read_path(config, self.pairs))
 
     def first(self, config: Any, pairs: int) -> Any:
-        """The config of the first pairs, this number of them."""
+        """The config of the first `pairs` pairs."""
         return _replace_path(config, self.pairs.split("."), pairs)
 
-    def settings(self, level: float, most: int | None) -> Mapping[str, Any]:
-        """The fields of a run that ends early, after so many pairs at most (None: as many as the config has)."""
-        return {self.level: level} | ({} if most is None else {self.pairs: most})
+    def settings(self, level: float, largest_pairs: int | None) -> Mapping[str, Any]:
+        """The fields of a run that may end early, with at most `largest_pairs` (None: the number in the config)."""
+        return {self.level: level} | ({} if largest_pairs is None else {self.pairs: largest_pairs})
 
 
 def _read_path(config: Any, path: str) -> Any:
-    """The value of the field at a dotted path; None if there is no such field."""
+    """Return the value of the field at a dotted path; None if the field does not exist."""
     for name in path.split("."):
         config = getattr(config, name, None)
     return config
 
 
 def _replace_path(config: Any, path: Sequence[str], value: Any) -> Any:
-    """The config with this value of the field at a path."""
     name, *rest = path
     return replace(config, **{name: _replace_path(getattr(config, name), rest, value) if rest else value})

@@ -1,6 +1,7 @@
-"""The answer of an audit for somebody who knows no machine learning: what was asked, what came out, and by which rule.
+"""The answer of an audit for readers without a machine-learning background: question, finding and rule.
 
-An audit that writes none of its own has one made of its question, its verdict and the row that this rests on first.
+An audit without its own certificate gets one that is derived from its question, its verdict and the verdict's first
+row.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from tasks.contract.summaries import blank_weak_interval, index_rows
 if TYPE_CHECKING:
     from tasks.contract.verdict import Meaning, Verdict
 
-NOTHING = "where nothing is memorised"
+NOTHING = "if nothing is memorised"
 OTHERS = "95 % of models that never saw it"
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """A value at which the rule decides otherwise, and in a few words what begins there.
+    """A threshold of the rule, and a label for the range that begins there.
 
-    `clears` where beyond it lies the answer that clears; else the one that accuses.
+    `clears` is true if that range clears the model, false if it accuses the model.
     """
 
     value: float
@@ -37,10 +38,10 @@ class Boundary:
 
 @dataclass(frozen=True)
 class NumberLine:
-    """A number on a line, beside what it is compared with; all in the unit that `what` names.
+    """A number on a line, with reference values, all in the unit that `what` names.
 
-    `low` and `high` are its interval, which has this `coverage` in per cent. `usual` is where 95 % of models that never
-    saw it lie, from and to; an end that is infinite is the line's own. With `logarithmic` all values are above 0.
+    `low` and `high` are its interval, of this `coverage` in per cent. `usual` is the range of 95 % of the models that
+    never saw the data; an infinite end extends to the end of the line. With `logarithmic` all values are above 0.
     """
 
     what: str
@@ -57,7 +58,7 @@ class NumberLine:
 
 @dataclass(frozen=True)
 class Finding:
-    """The answer on one target in plain sentences, with its number; `target` is empty where there is only one."""
+    """The answer for one target in plain sentences, with its number; `target` is empty if there is only one."""
 
     answer: str
     sentence: str
@@ -67,10 +68,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a person can act on.
+    """The texts of a certificate.
 
-    asked: the question in plain words. rule: when which answer is given, by which test and on which side. error: how
-    often that is wrong. beyond: what the answer does not say. steps: what to do next.
+    asked: the question in plain words. rule: the conditions of each answer, with the test and its sides. error: the
+    error rates of the rule. beyond: the conclusions that the answer does not support. steps: the next steps.
     """
 
     asked: str
@@ -83,11 +84,11 @@ class Certificate:
 
 STEPS: Mapping[str, tuple[str, ...]] = {
     "accused": (
-        "Treat what was asked about as disclosed to whoever can use the model.",
-        "Train anew without it, or with a safeguard, and audit again.",
+        "Treat the tested data as disclosed to everyone who can use the model.",
+        "Retrain without these data, or with a safeguard, and audit again.",
     ),
-    "cleared": ("Keep this page with the files that it names; ask again when the model or its data change.",),
-    "open": ("Nothing follows yet, neither guilt nor innocence: ask more models or more data, as the answer says.",),
+    "cleared": ("Keep this page with the files that it names. Audit again when the model or its data change.",),
+    "open": ("Draw no conclusion yet, neither guilt nor innocence. Audit more models or more data, as advised above.",),
 }
 
 
@@ -98,13 +99,13 @@ def made_of(
     summary: pa.Table,
     rule: Callable[..., Any] | None,
 ) -> Certificate:
-    """The certificate of an audit that has none of its own; its rule is the docstring of the function `rule`."""
+    """Derive a certificate from a verdict; its rule is the first paragraph of the docstring of `rule`."""
     rows = index_rows(summary)
     row = next((rows[name] for name in verdict.rows if name in rows), None)
     stated = " ".join((inspect.getdoc(rule) or "").split("\n\n")[0].split()) if rule is not None else ""
     return Certificate(
         asked=question,
-        findings=(Finding(verdict.answer, f"{verdict.sentence} In short: {meaning.words}.", line_of(row)),),
+        findings=(Finding(verdict.answer, verdict.sentence, line_of(row)),),
         rule=stated,
         error="",
         beyond=verdict.limits,
@@ -113,51 +114,51 @@ def made_of(
 
 
 def add_names(certificate: Certificate, names: str) -> Certificate:
-    """The certificate whose first finding says by number what was found."""
-    first, *others = certificate.findings
-    return replace(certificate, findings=(replace(first, sentence=f"{first.sentence} {names}"), *others))
+    """Add the numbers of the items that were found to the first finding."""
+    first, *later_findings = certificate.findings
+    return replace(certificate, findings=(replace(first, sentence=f"{first.sentence} {names}"), *later_findings))
 
 
 def name_stand_in(certificate: Certificate, stand_in: str) -> Certificate:
-    """The certificate whose first finding begins with the stand-in, if there is one."""
+    """Begin the first finding with the stand-in, if there is one."""
     if not stand_in:
         return certificate
     first, *rest = certificate.findings
     return replace(certificate, findings=(replace(first, sentence=begin_sentence(first.sentence, stand_in)), *rest))
 
 
-def line_of(row: Mapping[str, Any] | None, what: str = "", **more: Any) -> NumberLine | None:
-    """A row of a summary as a number line; None where it has no finite estimate."""
+def line_of(row: Mapping[str, Any] | None, caption: str = "", **more: Any) -> NumberLine | None:
+    """Return a row of a summary as a number line; None if it has no finite estimate."""
     if row is None or row["estimate"] is None or not math.isfinite(row["estimate"]):
         return None
     row = blank_weak_interval(row)
-    return NumberLine(what or row["metric"], row["estimate"], row["low"], row["high"], row["null"], **more)
+    return NumberLine(caption or row["metric"], row["estimate"], row["low"], row["high"], row["null"], **more)
 
 
 def number_per_hundred(share: float) -> str:
-    """A share as a number of a hundred, to two digits: 12 for 0.123."""
-    return f"{float(f'{100 * share:.2g}') + 0.0:g}"  # no sign where it is 0
+    """Format a share as a number per hundred with two digits: 12 for 0.123."""
+    return f"{float(f'{100 * share:.2g}') + 0.0:g}"  # + 0.0 turns -0 into 0
 
 
 def steps_of_null(answer: str, audit: str) -> tuple[str, ...]:
-    """What to do after a null, whose subject was not trained on; `audit` are the settings of the audit proper."""
-    proper = f"To learn whether anything is kept of what models are trained on, run the audit itself: {audit}."
+    """Return the next steps after a control run; `audit` are the settings of the actual audit."""
+    proper = f"To learn whether models memorise their training data, run the actual audit: {audit}."
     if answer == "memorised":
         return (
-            "Nothing is disclosed by this: it is a false alarm. Run the null with other seeds (seed=1, seed=2): false "
-            "alarms should be no more frequent than is stated above.",
+            "This is a false alarm and discloses no data. Repeat the control run with other seeds (seed=1, seed=2): "
+            "false alarms should be at most as frequent as stated above.",
             proper,
         )
-    return ("Keep this page beside that of the audit: it shows what comes out where nothing can be kept.", proper)
+    return ("Keep this page with that of the audit: it shows the result when nothing can be memorised.", proper)
 
 
 def chances(p: float, level: float) -> NumberLine:
-    """A p-value on a line from 1 downwards, with the level at which the test accuses."""
+    """Return a p-value as a number line from 1 downwards, with the significance level."""
     return NumberLine(
-        "how often chance alone brings as much (p)",
+        "probability of such a result by chance alone (p)",
         p,
         null=1.0,
         null_words="always",
-        boundaries=(Boundary(level, f"called so at {level:g} and below"),),
+        boundaries=(Boundary(level, f"significant at {level:g} and below"),),
         logarithmic=True,
     )

@@ -1,7 +1,7 @@
-"""The exact copies among the records of a run: a row of its summary, and the sentence of its answer that counts them.
+"""The number of exact copies among the records of a run: a row of its summary and a sentence of its answer.
 
-An audit whose summary's config has the field `copies` (`tasks.datasets.copies.CopyCount`) has both. Runs without copies
-have neither, so that their tables and answers are those of before.
+An audit has both if its summary's config has the field `copies` (`tasks.datasets.copies.CopyCount`). Runs without
+copies have neither, so that their tables and answers do not change.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import pyarrow as pa
 from tasks.contract.summaries import Row, alone, first_row, index_rows, read_setting, row
 
 COPIES = "groups of exact copies"
-TRAINING_TEXTS = "training texts"  # trained on together with the secrets, which are the records
+TRAINING_TEXTS = "training texts"  # used in training along with the secrets, which are the records
 
 
 def copy_rows(about: Any) -> Iterator[Row]:
-    """The row of the groups of exact copies, with the number of copies in its setting; none without copies."""
+    """Yield the number of groups of exact copies, with the number of copies as setting, if there are copies."""
     copies = getattr(about, "copies", None)
     if copies is not None and copies.groups:
         yield row(COPIES, {copies.things: copies.images}, alone(float(copies.groups), copies.records), "record")
 
 
 def describe_copies(summary: pa.Table) -> str:
-    """How exact copies among the records were counted, a sentence; empty if there are none."""
+    """Return a sentence on how exact copies were counted; empty if there are none."""
     copies = first_row(index_rows(summary), COPIES)
     if copies is None:
         return ""
@@ -34,9 +34,9 @@ def describe_copies(summary: pa.Table) -> str:
         occurs = "occurs" if copies["estimate"] == 1 else "occur"
         return (
             f"Of {copies['n']:,} different training texts, {copies['estimate']:,.0f} {occurs} several times, {count:,} "
-            "times in all; secrets have no copies."
+            "times in total; secrets have no copies."
         )
     return (
         f"Exact copies count as one record: {copies['estimate']:,.0f} of the {copies['n']:,} records "
-        f"{'stands' if copies['estimate'] == 1 else 'stand'} for {count:,} {things}."
+        f"{'represents' if copies['estimate'] == 1 else 'represent'} {count:,} {things}."
     )

@@ -1,7 +1,7 @@
-"""Which controls of laws, guidance and standards an audit speaks to: a line of the certificate, and tables of law.md.
+"""Controls in laws, guidance and standards that an audit provides evidence for: a line of the certificate and law.md.
 
-An audit names the attacks that it tries; a control says which attacks it is about. An audit speaks to a control that
-shares an attack with it. That is no statement that the control is met.
+An audit lists the attacks that it tries, and a control the attacks that it covers. An audit provides evidence for a
+control if the two share an attack. This does not mean that the control is met.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Attack(Enum):
-    """What an attacker who has the model, or only its answers, wants to know."""
+    """The goal of an attacker who has the model or its outputs."""
 
     MEMBERSHIP = "membership inference"
     ATTRIBUTE = "attribute inference"
@@ -22,10 +22,10 @@ class Attack(Enum):
 
 @dataclass(frozen=True)
 class Control:
-    """A control, and where an answer to it stands.
+    """A control, and the part of the certificate that provides evidence for it.
 
-    `paragraph` is where it stands in `source`; `asks` says in our words what it asks. `field` is the part of the
-    certificate that answers. `seen` is where its text was looked up; empty where it was not.
+    `paragraph` is its place in `source`, `asks` a paraphrase of the control, and `field` the part of the certificate.
+    `seen` is the place where its text was looked up; empty if it was not.
     """
 
     source: str
@@ -36,7 +36,7 @@ class Control:
     seen: str = ""
 
 
-CAVEAT = "To speak to a control is not to meet it."
+CAVEAT = "This audit provides evidence for these controls. It does not show that they are met."
 ALL = tuple(Attack)
 EDPB, CNIL, NIST = "EDPB Opinion 28/2024", "CNIL, sheet of 22 July 2025", "NIST AI 100-2 (2025)"
 AISVS, ATLAS = "OWASP AISVS", "MITRE ATLAS"
@@ -49,10 +49,10 @@ CONTROLS = (
     Control(
         EDPB,
         "executive summary",
-        "both the likelihood that personal data are extracted from the model, and that queries bring them out, are "
-        "insignificant, by all means reasonably likely to be used",
+        "the likelihood that personal data are extracted from the model and the likelihood that queries reveal them "
+        "are both insignificant, considering all means reasonably likely to be used",
         ALL,
-        "Answered: the number and its interval",
+        "Answer: the number and its interval",
         INSIGHTS,
     ),
     Control(
@@ -61,7 +61,7 @@ CONTROLS = (
         "the model was tested against attribute and membership inference (i), exfiltration (ii), regurgitation (iii), "
         "model inversion (iv) and reconstruction (v)",
         ALL,
-        "Asked; By which rule",
+        "Question; Rule",
         "list and numbers in summaries by third parties",
     ),
     Control(
@@ -70,7 +70,7 @@ CONTROLS = (
         "whether personal data that the model memorised can be extracted by means reasonably likely to be used; if so, "
         "the GDPR applies to the model",
         ALL,
-        "Answered; What it does not say",
+        "Answer; What this does not show",
         SHEET,
     ),
     Control(
@@ -81,7 +81,7 @@ CONTROLS = (
         "“Audit models for compliance”",
         "a model is shown to be resistant to *privacy attacks*, by *confidentiality tests*",
         ALL,
-        "Asked; Answered",
+        "Question; Answer",
         "https://www.cnil.fr/en/paname-partnership-privacy-auditing-ai-models",
     ),
     Control(
@@ -89,47 +89,47 @@ CONTROLS = (
         "MEASURE 2.10",
         "the privacy risk that the map function identified is examined and documented",
         ALL,
-        "Answered; What was audited, and the result",
+        "Answer; Audited items and results",
         "https://learn.daydream.ai/requirements/nist-ai-rmf-airmf-55",
     ),
     Control(
         NIST,
         "NISTAML.033",
-        "membership inference: whether a record was in the training data",
+        "membership inference: determining whether a record was in the training data",
         (Attack.MEMBERSHIP,),
-        "Asked",
+        "Question",
         "identifiers and names by third parties; sections 2.4.1 and 2.4.2 of the edition of 2023 from its contents",
     ),
     Control(
         NIST,
         "NISTAML.032",
-        "data reconstruction, with attribute inference: records or attributes from a model",
+        "data reconstruction, including attribute inference: recovering records or attributes from a model",
         (Attack.RECONSTRUCTION, Attack.ATTRIBUTE),
-        "Asked",
+        "Question",
         "as the row above",
     ),
     Control(
         NIST,
         "NISTAML.038",
-        "data extraction: training data from what a generative model writes",
+        "data extraction: obtaining training data from the output of a generative model",
         (Attack.EXTRACTION,),
-        "Asked",
+        "Question",
         "as the row above",
     ),
     Control(
         "OWASP AI Testing Guide",
         "AITG-MOD-04",
-        "models do not answer differently on points that they were trained on",
+        "models do not respond differently to data points that they were trained on",
         (Attack.MEMBERSHIP,),
-        "Answered: the number beside its null",
+        "Answer: the number and its null value",
         "https://github.com/OWASP/www-project-ai-testing-guide, in a copy of 2025-11-23",
     ),
     Control(
         AISVS,
         "C11.3.3",
-        "simulated membership inference is not meaningfully better than guessing, on data held out",
+        "simulated membership inference is not meaningfully better than guessing on held-out data",
         (Attack.MEMBERSHIP,),
-        "Answered: the number beside its null",
+        "Answer: the number and its null value",
         "https://github.com/OWASP/AISVS/blob/01d32e2a2cb1dfe15f5c2287173bb51995c9a248/1.0/en/"
         "0x10-C11-Adversarial-Robustness.md",
     ),
@@ -138,7 +138,7 @@ CONTROLS = (
         "C11.4",
         "training data and sensitive attributes cannot be reconstructed from outputs",
         (Attack.RECONSTRUCTION, Attack.ATTRIBUTE),
-        "Answered",
+        "Answer",
         "the same file",
     ),
     Control(
@@ -146,15 +146,15 @@ CONTROLS = (
         "AML.T0024.000",
         "Infer Training Data Membership",
         (Attack.MEMBERSHIP,),
-        "Asked",
+        "Question",
         "https://www.startupdefense.io/mitre-atlas-techniques/aml-t0024-000-infer-training-data-membership",
     ),
     Control(
         ATLAS,
         "AML.T0057",
-        "LLM Data Leakage: prompts bring out private data, those of training among them",
+        "LLM Data Leakage: prompts reveal private data, including training data",
         (Attack.EXTRACTION,),
-        "Asked",
+        "Question",
         "name and description by third parties",
     ),
     Control(
@@ -162,20 +162,20 @@ CONTROLS = (
         "Article 15(5)",
         "high-risk systems: measures against confidentiality attacks, among others",
         ALL,
-        "Answered; What was audited, and the result",
+        "Answer; Audited items and results",
         "the article's text in public repositories",
     ),
 )
 
 
 def controls_of(attacks: Iterable[Attack]) -> list[Control]:
-    """The controls that are about one of these attacks."""
+    """Return the controls that cover one of these attacks."""
     tried = set(attacks)
     return [control for control in CONTROLS if tried.intersection(control.attacks)]
 
 
 def describe_controls(attacks: Iterable[Attack]) -> str:
-    """`EDPB Opinion 28/2024 (executive summary, paragraph 55); ...`; empty where no attack is tried."""
+    """Format the controls: `EDPB Opinion 28/2024 (executive summary, paragraph 55); ...`; empty without attacks."""
     paragraphs: dict[str, list[str]] = {}
     for control in controls_of(attacks):
         paragraphs.setdefault(control.source, []).append(control.paragraph)
@@ -183,7 +183,7 @@ def describe_controls(attacks: Iterable[Attack]) -> str:
 
 
 def format_tables(attacks: Mapping[str, Sequence[Attack]]) -> Iterator[str]:
-    """The lines of two tables: the attacks that each audit tries, and the audits that speak to each control."""
+    """Yield the lines of two tables: the attacks of each audit, and the audits with evidence for each control."""
     yield from (CAVEAT, "", "| audit | tries |", "|---|---|")
     for audit, tried in attacks.items():
         yield f"| `{audit}` | {', '.join(attack.value for attack in tried)} |"
@@ -191,5 +191,5 @@ def format_tables(attacks: Mapping[str, Sequence[Attack]]) -> Iterator[str]:
     for control in CONTROLS:
         speaking = [f"`{audit}`" for audit, tried in attacks.items() if control in controls_of(tried)]
         audits = "all" if len(speaking) == len(attacks) else ", ".join(speaking)
-        place = f"{control.source}, {control.paragraph}"
-        yield f"| {place} | {control.asks} | {audits} | {control.field} | {control.seen or 'not looked up'} |"
+        reference = f"{control.source}, {control.paragraph}"
+        yield f"| {reference} | {control.asks} | {audits} | {control.field} | {control.seen or 'not looked up'} |"

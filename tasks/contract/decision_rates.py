@@ -1,6 +1,6 @@
-"""How often each audit decided wrongly on subjects whose truth is known: the measured counts, and their sentence.
+"""The measured decision rates of each audit on subjects whose truth is known.
 
-`studies/decision_rates.py` measures them and writes the file; the page in `docs` and the certificates render it.
+`studies/decision_rates.py` measures the counts and writes the file; the page in `docs` and the certificates show them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ COUNTS = ("accused", "cleared", "undecided", "not_assessable")
 
 @dataclass(frozen=True)
 class DecisionRate:
-    """How many audits of one kind of subject ended with which kind of answer."""
+    """The number of audits of one kind of subject by their answer."""
 
     audit: str
-    evidence: str  # of trained models, or of simulated scores
+    evidence: str  # trained models or simulated scores
     is_innocent: bool
     subject: str
     accused: int
@@ -40,7 +40,7 @@ class DecisionRate:
 
 @cache
 def read_rates(path: Path = FILE) -> tuple[DecisionRate, ...]:
-    """The measured rates, in the order of the file."""
+    """Return the measured rates, in the order of the file."""
     with path.open(encoding="utf-8", newline="") as file:
         return tuple(_read_row(row) for row in csv.DictReader(file))
 
@@ -62,7 +62,7 @@ def _read_row(row: dict[str, str]) -> DecisionRate:
 
 
 def write_rates(rates: Sequence[DecisionRate], path: Path = FILE) -> None:
-    """Replace the file by these rates."""
+    """Replace the file with these rates."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(DecisionRate)], lineterminator="\n")
         writer.writeheader()
@@ -70,9 +70,9 @@ def write_rates(rates: Sequence[DecisionRate], path: Path = FILE) -> None:
 
 
 def describe_rates(audit: str) -> str:
-    """What was measured of this audit, in two sentences; empty if nothing was.
+    """Describe the measured rates of this audit in two sentences; empty if there are none.
 
-    Quotes its first study: the innocent subject and the holder of the largest amount.
+    Quotes the first study of the audit: the innocent subject and the holder of the largest amount.
     """
     all_rates = [rate for rate in read_rates() if rate.audit == audit]
     rates = [rate for rate in all_rates if rate.evidence == all_rates[0].evidence]
@@ -84,22 +84,22 @@ def describe_rates(audit: str) -> str:
     return (
         f"Measured on innocent subjects ({innocent.evidence}; {innocent.subject}): "
         f"{count_of(innocent.accused, innocent.audits)} accused. "
-        f"On subjects that hold the data ({holder.subject}): {accused} accused, {cleared} cleared."
+        f"On subjects that contain the data ({holder.subject}): {accused} accused, {cleared} cleared."
     )
 
 
 def count_of(count: int, audits: int) -> str:
-    """A count with its exact 95 % interval in percent (Clopper & Pearson 1934): `0 of 20 audits (0 to 17 %)`."""
+    """Format a count and its exact 95 % interval (Clopper & Pearson 1934): `0 of 20 audits (0 to 17 %)`."""
     low, high = exact_interval(count, audits)
     return f"{count} of {audits} audits ({100 * low:.0f} to {100 * high:.0f} %)"
 
 
 def format_share(low: float, high: float) -> str:
-    """An interval of shares in percent: `[0, 17]`."""
+    """Format an interval of shares in percent: `[0, 17]`."""
     return f"[{100 * low:.0f}, {100 * high:.0f}]"
 
 
 def add_rates(certificate: Certificate, audit: str) -> Certificate:
-    """The certificate with the measured rates of its audit after those that its rules state."""
+    """Add the measured rates of its audit to the error rates of a certificate."""
     measured = describe_rates(audit)
     return replace(certificate, error=f"{certificate.error} {measured}".strip())

@@ -1,4 +1,4 @@
-"""Rows of a summary: lower bounds on epsilon, and beside them what the accountant says was spent."""
+"""Rows of a summary: lower bounds on epsilon, and the epsilon that the accountant reports."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from tasks.contract.summaries import Row, alone, row
 CONFIDENCE = 0.95
 LEVEL = 1 - CONFIDENCE
 AT_LEAST, SPENT = "epsilon, at least", "epsilon by the accountant"
-BOUND = "bound"  # of its setting
+BOUND = "bound"  # key of the setting
 SHOWN_AT_MOST = "epsilon that so many could show"
 SYMBOLS: Mapping[str, str] = {
-    AT_LEAST: "a lower bound on epsilon: no more private than this",
-    SHOWN_AT_MOST: "the lower bound if every one of so many trainings told what it was trained on",
-    SPENT: "the epsilon that the accountant of private training says was spent",
-    BOUND: "how epsilon is bounded: by bets on a ranking of canaries, guesses about one run, or calls in many runs",
+    AT_LEAST: "a lower bound on epsilon: the training was at most this private",
+    SHOWN_AT_MOST: "the largest lower bound that this number of trainings can show",
+    SPENT: "epsilon as reported by the accountant of private training",
+    BOUND: "method of the bound: bets on a ranking of canaries, guesses about one run, or decisions in many runs",
 }
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Epsilon from below by `n` of a unit, at CONFIDENCE; `most` is what the bound is where all of them tell."""
+    """A lower bound on epsilon from `n` units, at CONFIDENCE; `most` is the bound if every unit reveals its data."""
 
     name: str
     epsilon: float
     n: int
     unit: str
-    p_value: float | None = None  # that epsilon is 0
+    p_value: float | None = None  # of the hypothesis that epsilon is 0
     most: float | None = None
 
 
 @dataclass(frozen=True)
 class Spent:
-    """Epsilon by the accountant, the largest of so many trainings."""
+    """Epsilon by the accountant, the largest over the trainings."""
 
     epsilon: float
     trainings: int
-    p_value: float | None = None  # that epsilon is no more than that
+    p_value: float | None = None  # of the hypothesis that epsilon is at most that
 
 
 def epsilon_rows(bounds: Iterable[Bound], spent: Spent | None, delta: float) -> Iterator[Row]:
-    """Each bound, and what was spent; None where training was not private."""
+    """Yield a row per bound and one for the epsilon spent (None if the training was not private)."""
     for bound in bounds:
         setting = {BOUND: bound.name, "confidence": CONFIDENCE, "delta": delta}
         yield row(AT_LEAST, setting, alone(bound.epsilon, bound.n), bound.unit, 0.0, bound.p_value)

@@ -1,7 +1,7 @@
-"""Packages that an installation may lack, by the extra of Engram that installs each.
+"""Packages that an installation may lack, with the extra of Engram that installs each.
 
-A config, model file or data set that needs one has a method `extras()`; planning, `show`, `list` and `doctor` read
-those, so that what needs which package is said beside it, once. Nothing here imports a package.
+A config, model file or data set that needs such packages has a method `extras()`, which planning, `show`, `list` and
+`doctor` read. This module imports none of the packages.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Extra:
-    """A package, the extra that installs it (`engram-audit[NAME]`), and what needs it.
+    """A package, the extra that installs it (`engram-audit[NAME]`), and its purpose.
 
-    `imported_as` is the package's module where that has another name.
+    `imported_as` is the module of the package if its name differs.
     """
 
     package: str
@@ -34,12 +34,12 @@ class Extra:
 
     @property
     def is_installed(self) -> bool:
-        """Whether the package can be found; it is not imported."""
+        """Whether the package is installed; does not import it."""
         return importlib.util.find_spec(self.module) is not None
 
     @property
     def advice(self) -> str:
-        """`timm: pip install 'engram-audit[deja_vu]'`: the end of a message that says what needs the package."""
+        """The end of a message: `timm: pip install 'engram-audit[deja_vu]'`."""
         return f"{self.package}: {install_command([self])}"
 
 
@@ -60,7 +60,7 @@ PILLOW = Extra("pillow", "report", PAGES, "PIL")
 OBSTORE = Extra("obstore", "bucket", "stores in buckets")
 COMMON = (*EVERY_RUN, MLFLOW, SAFETENSORS, MATPLOTLIB, JINJA2, MARKUPSAFE, SCIPY, PILLOW, OBSTORE)
 
-# Those that only some settings need.
+# Needed by some settings only.
 OPACUS = Extra("opacus", "privacy", "training with differential privacy")
 TIMM = Extra("timm", "deja_vu", "vision transformers, and weights of timm's networks")
 TRANSFORMERS = Extra("transformers", "run", "language models, and Hugging Face folders")
@@ -72,17 +72,17 @@ EXTRAS = (TRANSFORMERS, PEFT, OPACUS, TIMM, NIBABEL, OPTUNA, ONNXRUNTIME)
 
 
 class NeedsExtras(Protocol):
-    """A config, or what a config names, that cannot be computed without some packages."""
+    """A config, or a part of one, that requires packages."""
 
     def extras(self) -> tuple[Extra, ...]:
-        """The packages that this one needs by itself, beside what its parts need."""
+        """Return the packages that this object requires, without the requirements of its parts."""
 
 
 def install_command(extras: Iterable[Extra]) -> str:
-    """The command that installs these packages where this Python looks for them.
+    """Return the command that installs these packages for this Python.
 
-    In the environment that `make` keeps it is `make`, since the locks hold every package, and no second CUDA. Elsewhere
-    it is pip, which installs an extra beside what `pip install engram-audit` has brought already.
+    In the environment that `make` manages, the command is `make`: its lock files list every package and only one CUDA.
+    Elsewhere it is pip, which adds an extra to an existing installation of `engram-audit`.
     """
     if Path(sys.prefix) == ROOT / ".venv" and (ROOT / "requirements.lock").exists():
         return f"make -B -C {ROOT} install"
@@ -91,7 +91,7 @@ def install_command(extras: Iterable[Extra]) -> str:
 
 
 def describe_missing(absent: Sequence[Extra]) -> str:
-    """`this needs timm (for ...), which is not installed; install it with: pip install ...`."""
+    """Format a message: `this needs timm (for ...), which is not installed; install it with: pip install ...`."""
     purposes: dict[str, list[str]] = {}
     for extra in absent:
         purposes.setdefault(extra.purpose, []).append(extra.package)
@@ -101,16 +101,15 @@ def describe_missing(absent: Sequence[Extra]) -> str:
 
 
 def _enumerate(words: Sequence[str]) -> str:
-    """`a, b and c`."""
     return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
 
 
 def extra_behind(error: ModuleNotFoundError) -> Extra | None:
-    """The extra whose package this import did not find; None where it missed another module."""
+    """Return the extra whose package is missing; None if the missing module belongs to none."""
     module = (error.name or "").partition(".")[0]
     return next((extra for extra in (*COMMON, *EXTRAS) if extra.module == module and not extra.is_installed), None)
 
 
 def missing(extras: Iterable[Extra]) -> tuple[Extra, ...]:
-    """Those whose package is not installed, each once."""
+    """Return the extras whose package is not installed, without duplicates."""
     return tuple(extra for extra in dict.fromkeys(extras) if not extra.is_installed)

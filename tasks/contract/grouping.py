@@ -1,4 +1,4 @@
-"""Items and rows in groups, each group in the order in which it first occurs."""
+"""Grouping of items and rows, in the order of first occurrence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RowType = TypeVar("RowType", bound=Mapping[str, Any])
 
 
 def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Collect the items of each key, in the order in which the keys first occur."""
+    """Collect the items of each key, in the order of the keys' first occurrence."""
     groups: dict[Key, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

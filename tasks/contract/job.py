@@ -1,6 +1,6 @@
-"""The vocabulary: a task is a marked pure function, a job one call of it, and work how much a job computes.
+"""Tasks, jobs and work: a task is a marked pure function, a job one call of a task, and work the amount of computation.
 
-Nothing here knows how, where or whether a job runs.
+This module is independent of execution.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ Many = Callable[[Sequence[Any], Sequence[Inputs]], Iterator[tuple[int, "pa.Table
 Amounts = Mapping[str, float]  # of each unit
 F = TypeVar("F", bound=Callable[..., pa.Table])
 
-# Marks, in a field's metadata, the number of a class: `engram plan` prints which class of the data sets it is.
+# Key of a field's metadata: the field is the number of a class. `engram plan` prints the name of the class.
 CLASS_NUMBER = "class number"
-# Marks, in a field's metadata, a threshold that no job sees and the answer alone reads: it is part of a run's name.
+# Key of a field's metadata: the field is a threshold that only the answer reads. It is part of a run's name.
 ANSWER_ONLY = "read by the answer alone"
 
 
 @dataclass(frozen=True)
 class Work:
-    """How much a job computes, counted before it runs: what its price is estimated from.
+    """The amount of computation of a job, counted before it runs, from which its price is estimated.
 
-    Units have names, such as `train mlp1 on 28x28x1`, of which a machine does so many a second.
+    A unit has a name, such as `train mlp1 on 28x28x1`, and a machine computes a number of these units per second.
 
-    `trained` grows with the epoch that a training reaches: a link of a chain has only what it adds to the link before.
-    `besides` is what else it computes. Where a training ends by itself, so that nobody knows when, `trained` is what is
-    expected, and it is between `least` and `most` times that.
+    `trained` grows with the epoch that a training reaches: a later link of a chain counts only its additional epochs.
+    `besides` are all other computations. If a training stops automatically, `trained` is the expected amount, and the
+    actual amount is between `least` and `most` times that.
     """
 
     trained: Amounts = field(default_factory=dict)
@@ -40,34 +40,35 @@ class Work:
     most: float = 1.0
 
     def beyond(self, before: Work) -> Work:
-        """What is left of it after a link that ends earlier."""
-        left = {unit: max(0.0, count - before.trained.get(unit, 0.0)) for unit, count in self.trained.items()}
-        return Work(left, self.besides, self.least, self.most)
+        """Return the remaining work after an earlier link of the chain."""
+        remaining = {unit: max(0.0, count - before.trained.get(unit, 0.0)) for unit, count in self.trained.items()}
+        return Work(remaining, self.besides, self.least, self.most)
 
     @property
     def amounts(self) -> Amounts:
-        """All units together."""
-        both = dict(self.trained)
+        """The sum of both parts by unit."""
+        totals = dict(self.trained)
         for unit, count in self.besides.items():
-            both[unit] = both.get(unit, 0.0) + count
-        return both
+            totals[unit] = totals.get(unit, 0.0) + count
+        return totals
 
 
 def format_shape(shape: tuple[int, ...]) -> str:
-    """`28x28x1`: how a unit says which images it is of."""
+    """Format the shape of images in the name of a unit: `28x28x1`."""
     return "x".join(map(str, shape))
 
 
 @dataclass(frozen=True)
 class Task:
-    """The properties of a task, as its decorator marks them.
+    """The properties of a task, set by its decorator.
 
-    With `gpus` above 0 it computes on a GPU where there is one; how many of its calls share that is measured.
-    `many(configs, inputs)` computes several jobs in one call and yields (index, table or exception) as each ends;
-    only jobs with equal `batch_key(config)` share such a call. A task that `gathers` accepts fewer inputs than planned:
-    its inputs are a collection, none of which has a place of its own. `trains` is how many networks a job trains,
-    which is what a run's pace is counted in. `work(config)` counts what a job computes, from which
-    its time is estimated; without it the jobs of a task are taken to be like those that were timed.
+    gpus: if above 0, the task uses a GPU if one is available; the number of tasks that share a GPU is measured.
+    many(configs, inputs): computes several jobs with equal `batch_key(config)` in one call and yields (index, table or
+        exception) as each job ends.
+    gathers: the inputs are an unordered collection, and fewer inputs than planned are accepted.
+    trains: the number of networks that a job trains, which is the unit of a run's pace.
+    work(config): the amount of computation, from which the time is estimated; without it, the time of earlier jobs of
+        the task is the estimate.
     """
 
     name: str
@@ -93,8 +94,8 @@ def task(
 ) -> Callable[[F], F]:
     """Mark a pure function `(config, inputs) -> pyarrow.Table` as a task; the function itself is returned unchanged.
 
-    The name defaults to `module.function` without the packages above it. Raise `version` by hand in the commit that
-    changes what the function computes: results of other versions are then no longer taken for this one's.
+    The name defaults to `module.function` without the packages. Raise `version` in the commit that changes the results
+    of the function, so that results of earlier versions are not reused.
     """
 
     def mark(function: F) -> F:
@@ -106,7 +107,7 @@ def task(
 
 
 def marks(function: Callable[..., Any]) -> Task:
-    """The mark of a task function; TypeError for a function that is not one."""
+    """Return the properties of a task; raises TypeError for any other function."""
     mark = getattr(function, "__task__", None)
     if not isinstance(mark, Task):
         raise TypeError(f"{function!r} is not a task; mark it with @task(version=...)")
@@ -114,7 +115,7 @@ def marks(function: Callable[..., Any]) -> Task:
 
 
 def single_table(many: Many, config: Any, inputs: Inputs) -> pa.Table:
-    """The table of one job, computed by what computes several in a call; the exception that ended it is raised."""
+    """Compute the table of one job with a function that computes several; raises the exception of the job."""
     ((_, outcome),) = many([config], [inputs])
     if isinstance(outcome, Exception):
         raise outcome
@@ -125,9 +126,8 @@ def single_table(many: Many, config: Any, inputs: Inputs) -> pa.Table:
 class Job:
     """One call of a task: the function, its frozen config, and the jobs whose tables it reads, in order.
 
-    `after` names the job that reaches an earlier point of the same training; its stored state is where this one may
-    continue from, which makes no difference to the result. One that `waits` has it computed first even where nothing
-    reads its table.
+    `after` is the job that reaches an earlier epoch of the same training. This job may continue from its stored state,
+    with the same result. With `waits`, that job is computed first even if no other job reads its table.
     """
 
     function: Function
@@ -139,8 +139,8 @@ class Job:
 
 @dataclass(frozen=True)
 class NoSettings:
-    """The config of a task whose inputs alone bear on its table."""
+    """The config of a task whose table depends on its inputs only."""
 
 
-# A root is a table that a user asks for by name: one job's, or the rows of several jobs' one after another.
+# A root is a named table of a run: the table of one job, or the concatenated tables of several jobs.
 Roots = Mapping[str, "Job | tuple[Job, ...]"]

@@ -1,10 +1,10 @@
-"""Whether a model has learnt its task: a row of the summary, and the sentence that comes first if it is at chance.
+"""Whether a model has learnt its task: a row of the summary, and the first sentence of the answer if it has not.
 
-A model at chance has nothing to show: neither a finding nor its absence says anything about a training that works. So
-every audit writes a row of how well its models do beside the best constant answer, and every answer about models that
-do no better begins with the sentence. A classifier or a reader has an accuracy, and a model of a distribution, such as
-a language model, a mean log-probability. The best constant of an accuracy is the commonest label, that of a
-log-probability a distribution that is the same whatever was read.
+A model at chance supports no conclusion: neither a finding nor its absence describes a training that works. Every audit
+therefore writes a row that compares its models with the best constant answer, and every answer about models at chance
+begins with the sentence. A classifier or reader has an accuracy; a model of a distribution, such as a language model,
+has a mean log-probability. The best constant for an accuracy is the most common label. For a log-probability it is a
+distribution that does not depend on the context.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from tasks.contract.summaries import (
 )
 
 ACCURACY, LOG_P = "accuracy of the models", "mean log-probability by the models"
-MODELS = "models"  # whose row it is, unless it says otherwise
+MODELS = "models"  # the default subject of a row
 
 
 def accuracy_row(accuracy: Estimate, on: str, chance: float | None, unit: str, of: str = MODELS) -> Row:
-    """The summary row of an accuracy `on` some images or questions; `chance` is that of the best constant answer.
+    """Return the summary row of an accuracy `on` some items; `chance` is the accuracy of the best constant answer.
 
-    `of` names the model in the singular ("given model"); without it the row is that of the models trained here.
+    `of` names the model in the singular ("given model"); the default is the models trained by the audit.
     """
     return row(ACCURACY, _row_setting(on, of), accuracy, unit, chance)
 
 
 def log_p_row(log_p: float, constant: float, difference: Estimate, on: str, unit: str, of: str = MODELS) -> Row:
-    """The summary row of a mean log-probability in nats; `constant` is that of the best constant distribution.
+    """Return the summary row of a mean log-probability in nats; `constant` is that of the best constant one.
 
-    Both vary with the item, so the limits in the row are the constant plus those of the `difference`.
+    Both vary with the item, so the limits in the row are the constant plus the limits of the `difference`.
     """
     low, high = (None if end is None else constant + end for end in (difference.low, difference.high))
     return row(LOG_P, _row_setting(on, of), Estimate(log_p, low, high, difference.n), unit, constant)
@@ -54,21 +54,21 @@ def _row_setting(on: str, of: str) -> dict[str, str]:
 
 
 def chance_accuracy(labels: NDArray[np.integer]) -> float:
-    """The accuracy of the best constant answer: the share of the commonest label."""
+    """Return the accuracy of the best constant answer: the share of the most common label."""
     return float(np.bincount(labels).max() / len(labels))
 
 
 def commonest_share(answers: Iterable[Hashable]) -> float | None:
-    """The same of answers that are not numbered; None without any."""
+    """Return the share of the most common answer, for answers of any type; None without answers."""
     counts = Counter(answers)
     return max(counts.values()) / counts.total() if counts else None
 
 
 def describe_unlearnt(summary: pa.Table) -> str:
-    """Sentences on the models that have not learnt their task; empty if all have, or nothing is known."""
+    """Return sentences on the models that have not learnt their task; empty if all have, or if this is unknown."""
     rows = index_rows(summary)
     candidates = (*select_rows(rows, ACCURACY), *select_rows(rows, LOG_P))
-    return " ".join(_unlearnt_sentence(each) for each in candidates if is_at_chance(each))
+    return " ".join(_unlearnt_sentence(row) for row in candidates if is_at_chance(row))
 
 
 def _unlearnt_sentence(at_chance: Row) -> str:
@@ -87,17 +87,17 @@ def _unlearnt_sentence(at_chance: Row) -> str:
 
 
 def _format_value(estimate: Row, scale: float, unit: str) -> str:
-    """The estimate, with its interval if it has one that its sample can bear."""
+    """Format the estimate, with its interval unless the sample is too small for one."""
     digits = ".3g" if scale > 1 else ".4g"
-    shown = blank_weak_interval(estimate)
-    value = f"{scale * shown['estimate']:{digits}}{unit}"
-    if shown["low"] is None or shown["high"] is None:
+    printed = blank_weak_interval(estimate)
+    value = f"{scale * printed['estimate']:{digits}}{unit}"
+    if printed["low"] is None or printed["high"] is None:
         return value
-    return f"{value} (95 % interval {scale * shown['low']:{digits}} to {scale * shown['high']:{digits}}{unit})"
+    return f"{value} (95 % interval {scale * printed['low']:{digits}} to {scale * printed['high']:{digits}}{unit})"
 
 
 def is_at_chance(skill: Row) -> bool:
-    """Whether the lower limit of such a row is no better than the best constant; without a limit, the estimate."""
+    """Whether the lower limit of the row (without limits: the estimate) is at most the best constant."""
     if skill["estimate"] is None or skill["null"] is None:
         return False
     low = blank_weak_interval(skill)["low"]
@@ -105,7 +105,7 @@ def is_at_chance(skill: Row) -> bool:
 
 
 def begin_unlearnt(sentence: str, answer: str, unlearnt: str) -> str:
-    """The sentence of a verdict with `unlearnt` after its answer: `Memorised: The models have not learnt ...`."""
+    """Insert `unlearnt` after the answer in a verdict's sentence: `Memorised: The models have not learnt ...`."""
     lead = f"{answer.capitalize()}: "
     if not unlearnt:
         return sentence
@@ -115,7 +115,7 @@ def begin_unlearnt(sentence: str, answer: str, unlearnt: str) -> str:
 
 
 def add_unlearnt(certificate: Certificate, unlearnt: str) -> Certificate:
-    """The certificate whose first finding begins with it."""
+    """Begin the first finding of the certificate with `unlearnt`."""
     if not unlearnt:
         return certificate
     first, *rest = certificate.findings

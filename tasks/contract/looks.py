@@ -1,12 +1,12 @@
-"""Repeated looks: what an answer may rest on once the same trainings, or the same data and model, were judged before.
+"""Repeated looks: the error of answers if the same trainings, or the same data and model, are evaluated repeatedly.
 
-Training more canaries and judging again is another chance to be wrong. The run's folder records which look the run is
-at its question, among the runs of its store (`orchestrator.run_folder.looks`), and the answer spends its error:
+Each evaluation after training more canaries is another chance of a wrong answer. The run's folder records the number of
+the look at its question, among the runs of its store (`orchestrator.run_folder.looks`):
 
-- An answer that clears has 5 % for all looks together, of which look n gets 5 % / 2^n. Look 1 uses the upper end of the
-  95 % interval, as one look would; look n uses that of an interval with coverage 1 - 2 * 5 % / 2^n.
-- An answer that accuses by bets stays within one level however often somebody looks. One that accuses by a rule for one
-  look adds the rule's error at each look, and the page states the sum.
+- Clearing has an error of 5 % over all looks, of which look n may spend 5 % / 2^n. Look 1 uses the upper end of the
+  95 % interval, as a single look does; look n uses that of an interval with coverage 1 - 2 * 5 % / 2^n.
+- Accusing by bets has one level for any number of looks. Accusing by a rule for one look adds the rule's error at each
+  look, and the page states the sum.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ SummedError = Callable[[Any, "Look"], "float | None"]
 
 @dataclass(frozen=True)
 class Look:
-    """Which look a run is at its question, and of how many cells the sweep is that it was judged with.
+    """The number of a run's look at its question, and the number of cells in its sweep.
 
-    `streams` is how many sequences of trainings the looks are of, at most. Runs that add trainings to those before are
-    of one sequence, on which bets go on; runs with other seeds are not.
+    `streams` is the maximum number of separate sequences of trainings. Runs that add trainings to earlier ones belong
+    to one sequence, on which bets continue; runs with other seeds do not.
     """
 
     number: int = 1
@@ -47,22 +47,22 @@ FIRST = Look()
 
 
 def clearing_level(number: int) -> float:
-    """The error of clearing that look `number` may spend, of CLEARING_ERROR in all: 2.5 % at the first look."""
+    """Return the error of clearing that look `number` may spend, of CLEARING_ERROR in total: 2.5 % at look 1."""
     return float(CLEARING_ERROR / 2**number)
 
 
 def coverage(number: int) -> float:
-    """The coverage of the two-sided interval whose upper end clears at look `number`: 95 % at the first look."""
+    """Return the coverage of the two-sided interval whose upper end clears at look `number`: 95 % at look 1."""
     return 1 - 2 * clearing_level(number)
 
 
 def _format_coverage(number: int) -> str:
-    """`95`, `97.5`, `98.75`, ...: in per cent."""
+    """Format the coverage in per cent: `95`, `97.5`, `98.75`, ..."""
     return f"{100 * coverage(number):.6g}"
 
 
 def attach_look(summary: pa.Table, look: Look) -> pa.Table:
-    """The summary as look `number` may read it: with wider intervals from the second look on, and the look itself."""
+    """Attach the look to a summary and widen its intervals if it is not the first."""
     if look.number == 1:
         return summary
     rows = [widen_interval(row, look.number) for row in summary.to_pylist()]
@@ -71,17 +71,17 @@ def attach_look(summary: pa.Table, look: Look) -> pa.Table:
 
 
 def look_number(summary: pa.Table) -> int:
-    """Which look at its question a summary is read for."""
+    """Return the number of the look attached to a summary."""
     return int((summary.schema.metadata or {}).get(ATTRIBUTE, b"1"))
 
 
 def widen_interval(row: Row, number: int) -> Row:
-    """The row with its 95 % interval widened to the coverage of look `number`.
+    """Widen the 95 % interval of a row to the coverage of look `number`.
 
     Each side grows by the ratio of Student's quantiles with n - 1 degrees of freedom, which is at least that of the
-    normal distribution. Ends of a probability stay within 0 and 1.
+    normal distribution. The interval of a probability stays within [0, 1].
     """
-    from scipy import stats  # slow to import, and most answers are a first look
+    from scipy import stats  # slow to import, and most runs are a first look
 
     estimate, low, high = row["estimate"], row["low"], row["high"]
     if estimate is None or low is None or high is None:
@@ -95,10 +95,10 @@ def widen_interval(row: Row, number: int) -> Row:
 
 
 def summed_error(look: Look, stated: float | None, over_looks: SummedError | None, config: Any) -> float | None:
-    """Of 100 audits of models that keep nothing, how many accuse at one of the looks or cells, at most.
+    """Return an upper limit of the false accusations in 100 audits of models without memory, over all looks and cells.
 
-    None if the rules state no error. `stated` is the number at one look, and `over_looks(config, look)` that over all
-    looks of an audit that bets.
+    None if the rules state no error. `stated` is the number at one look, and `over_looks(config, look)` the number over
+    all looks of an audit that bets.
     """
     of_looks = None if over_looks is None else over_looks(config, look)
     if of_looks is None and stated is not None:
@@ -107,53 +107,54 @@ def summed_error(look: Look, stated: float | None, over_looks: SummedError | Non
 
 
 def stated_error(rules: Rules[Any] | None, config: Any, answers: Mapping[Answer, Meaning]) -> float | None:
-    """The largest number of 100 audits that the rules say are accused wrongly, at most; None if they say none."""
+    """Return the largest number of false accusations in 100 audits that the rules state; None if they state none."""
     if rules is None:
         return None
-    numbers, found = rules.numbers(config), list[float]()
+    numbers, error_rates = rules.numbers(config), list[float]()
     for case in rules.applicable_cases(config):
         if case.answer not in answers or answers[case.answer].tone != "accused":
             continue
         for match in STATED.finditer(case.error.format_map(numbers)):
-            found.append(max(float(number) for number in match.groups() if number))
-    return max(found, default=None)
+            error_rates.append(max(float(number) for number in match.groups() if number))
+    return max(error_rates, default=None)
 
 
 def describe_look(look: Look, error: float | None, subject: str) -> str:
-    """Which look it is and the summed error, in a sentence; empty for a single one."""
+    """Describe the look and the summed error in a sentence; empty for a first look without a sweep."""
     if look == FIRST:
         return ""
     judged = "audits" if look.cells == 1 else "sweeps"
     if look.number == 1:
-        place, over = f"one of {look.cells} cells of a sweep", "cells"
+        position, over = f"one of {look.cells} cells of a sweep", "cells"
     elif look.cells == 1:
-        place, over = f"look {look.number} at {subject}", "looks"
+        position, over = f"look {look.number} at {subject}", "looks"
     else:
-        place, over = f"look {look.number} at {subject}, in a sweep of {look.cells} cells", "looks and cells"
+        position, over = f"look {look.number} at {subject}, in a sweep of {look.cells} cells", "looks and cells"
     if error is None:
-        return f"This is {place}: the errors of all {over} add up."
+        return f"This is {position}. The errors of all {over} add up."
     return (
-        f"This is {place}: over all {over}, at most {error:g} of 100 such {judged} of models that keep nothing accuse."
+        f"This is {position}. Over all {over}, at most {error:g} of 100 such {judged} would accuse a model without "
+        "memory."
     )
 
 
 def _relabel(text: str, number: int) -> str:
-    """The text with the coverage that its intervals have at this look."""
+    """Replace the coverage of intervals in a text by that of this look."""
     return text.replace(INTERVAL, f"{_format_coverage(number)} % interval") if number > 1 else text
 
 
-def add_look(verdict: Verdict, number: int, told: str) -> Verdict:
-    """The verdict with the coverage of its intervals, and the look if it is not the first."""
+def add_look(verdict: Verdict, number: int, description: str) -> Verdict:
+    """Add the coverage of intervals and the description of the look to a verdict, if it is not the first look."""
     if number == 1:
         return verdict
     return replace(
-        verdict, sentence=f"{_relabel(verdict.sentence, number)} {told}", limits=_relabel(verdict.limits, number)
+        verdict, sentence=f"{_relabel(verdict.sentence, number)} {description}", limits=_relabel(verdict.limits, number)
     )
 
 
-def certify_look(certificate: Certificate, look: Look, told: str) -> Certificate:
-    """The certificate with the look, the summed error and the coverage of its intervals."""
-    if not told:
+def certify_look(certificate: Certificate, look: Look, description: str) -> Certificate:
+    """Add the look, the summed error and the coverage of intervals to a certificate."""
+    if not description:
         return certificate
     number = look.number
     spent = f" Intervals have a coverage of {_format_coverage(number)} %." if number > 1 else ""
@@ -161,7 +162,7 @@ def certify_look(certificate: Certificate, look: Look, told: str) -> Certificate
         certificate,
         findings=tuple(_relabel_finding(finding, number) for finding in certificate.findings),
         rule=_relabel(certificate.rule, number),
-        error=f"{certificate.error} {told}{spent}".strip(),
+        error=f"{certificate.error} {description}{spent}".strip(),
         beyond=_relabel(certificate.beyond, number),
     )
 

@@ -1,7 +1,7 @@
-"""A measure: one question of an audit, the table that answers it, and what the summary says of that table.
+"""A measure: one question of an audit, the table that answers it, and the rows of the summary from that table.
 
-An audit is its trainings and its measures. Each measure stands in a file of its own, with its question, its formula
-with the source, its task, and its rows of the summary; what several of them need of the trainings is planned once.
+An audit consists of trainings and measures. Each measure has its own file with its question, its formula and source,
+its task and its rows of the summary. Trainings that several measures share are planned once.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ LearningCurves = Mapping[str, Sequence[tuple[int, float]]]
 
 
 class Tables:
-    """The tables that a summary reads, found by their schemas. Any of them may be missing.
+    """The tables that a summary reads, selected by their schemas.
 
-    Where jobs failed and that is tolerated, a measure has fewer tables than were planned, or none.
+    If a run tolerates failed jobs, a measure may have fewer tables than planned, or none.
     """
 
     def __init__(self, tables: Inputs) -> None:
         self._tables = tables
 
     def select(self, schema: pa.Schema) -> list[pa.Table]:
-        """The tables of this schema, in the order in which they were planned; none where there are none."""
+        """Return the tables of this schema, in the order of the plan."""
         return [table for table in self._tables if table.schema.equals(schema)]
 
     def one(self, schema: pa.Schema) -> pa.Table | None:
-        """The table of a measure that has a single one; None where it is missing."""
+        """Return the first table of this schema; None if there is none."""
         return next(iter(self.select(schema)), None)
 
     def rows(self, schema: pa.Schema) -> list[Row]:
-        """The rows of all tables of this schema, one after another."""
+        """Return the rows of all tables of this schema."""
         return [row for table in self.select(schema) for row in table.to_pylist()]
 
 
@@ -47,10 +47,12 @@ class Tables:
 class Measure:
     """One question of an audit, answered by one table.
 
-    `plan(config, trainings)` gives the job whose table it is, or several, whose rows come one after another; none where
-    the config does not ask for it. `schema` is that of every such table. `rows(tables, about)` yields the rows of the
-    summary, nothing where the tables that they are made of are missing; `about` is the summary's config. A measure
-    without `rows` is not read by the summary. `learning_curves(table)` gives those that a table tells of, if any.
+    plan(config, trainings): the job that computes the table, or several jobs whose tables are concatenated; empty if
+        the config does not request the measure.
+    schema: the schema of each table.
+    rows(tables, about): yields the rows of the summary, none if a required table is missing; `about` is the config of
+        the summary. The summary does not read a measure without `rows`.
+    learning_curves(table): the learning curves in a table, if any.
     """
 
     name: str
@@ -61,26 +63,27 @@ class Measure:
 
 
 def roots(measures: Iterable[Measure], config: Any, trainings: Any, summary: Callable[[tuple[Job, ...]], Job]) -> Roots:
-    """The tables that a config asks for by the names of their measures, and the `summary` of those that it reads.
+    """Plan the tables that a config requests, by the names of their measures, and the summary.
 
-    `summary` makes the job of the summary from what it reads. ValueError where two measures plan one name.
+    `summary(jobs)` returns the job of the summary, which reads these jobs. Raises ValueError if two measures have the
+    same name.
     """
-    planned: dict[str, Job | tuple[Job, ...]] = {}
-    read: list[Job] = []
+    tables: dict[str, Job | tuple[Job, ...]] = {}
+    inputs: list[Job] = []
     for measure in measures:
-        asked = measure.plan(config, trainings)
-        jobs = (asked,) if isinstance(asked, Job) else tuple(asked)
+        jobs_or_job = measure.plan(config, trainings)
+        jobs = (jobs_or_job,) if isinstance(jobs_or_job, Job) else tuple(jobs_or_job)
         if not jobs:
             continue
-        if measure.name in planned:
+        if measure.name in tables:
             raise ValueError(f"two measures plan a table named {measure.name}")
-        planned[measure.name] = asked if isinstance(asked, Job) else jobs
-        read.extend(jobs if measure.rows is not None else ())
-    return {**planned, "summary": summary(tuple(read))}
+        tables[measure.name] = jobs_or_job if isinstance(jobs_or_job, Job) else jobs
+        inputs.extend(jobs if measure.rows is not None else ())
+    return {**tables, "summary": summary(tuple(inputs))}
 
 
 def summarise(measures: Iterable[Measure], inputs: Inputs, about: Any) -> pa.Table:
-    """The rows of SUMMARY that the measures make of these tables, in the order of the measures; at the end copies'."""
+    """Compute the rows of SUMMARY, in the order of the measures, with the row of exact copies at the end."""
     tables = Tables(inputs)
     rows = [row for measure in measures if measure.rows is not None for row in measure.rows(tables, about)]
     rows.extend(copy_rows(about))

@@ -1,4 +1,4 @@
-"""What a search over training choices moves: how much is memorised, and how useful the model is."""
+"""The objectives of a search over training choices: memorization and utility."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from tasks.contract.summaries import Row, index_rows
 
-SHARE = "share"  # the unit of what lies between 0 and 1, which is told in points of a hundred
+SHARE = "share"  # unit of values from 0 to 1, printed in percentage points
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A number of the summary of which less, or more, is better.
+    """A number of the summary that a search minimises or maximises.
 
-    `row(config, summary)` is the row of the summary that holds it; None where there is none.
+    `row(config, summary)` is the row of the summary that contains it; None if there is none.
     """
 
     name: str
@@ -27,13 +27,13 @@ class Objective:
 
     @property
     def sign(self) -> int:
-        """1 where higher is better, else -1: by it two values can be compared."""
+        """1 if higher is better, else -1."""
         return 1 if self.better == "higher" else -1
 
 
 @dataclass(frozen=True)
 class Objectives:
-    """The two objectives of a search; `allowance` is the utility that may be given up if nothing else is asked."""
+    """The two objectives of a search; `allowance` is the loss of utility that is accepted by default."""
 
     memorization: Objective
     utility: Objective
@@ -41,7 +41,7 @@ class Objectives:
 
 
 def row_reader(metric: str, setting: str) -> Callable[[Any, pa.Table], Row | None]:
-    """The row of this metric and setting (JSON) in any summary, whatever the config."""
+    """Return a function that finds the row of this metric and setting (JSON) in a summary."""
     name = (metric, setting)
 
     def row(_config: Any, summary: pa.Table) -> Mapping[str, Any] | None:

@@ -1,6 +1,7 @@
-"""What a config names and a key sees by its content: a file, a network, a model, or an audit's own kind.
+"""References of a config to content outside it: a file, a network, a model, or an audit's own kind.
 
-A data set is one of them in all but its `pin`, which is the catalog's: it alone knows where data sets are.
+A key covers the content, not the name. A data set is pinned by the catalog, which alone knows the location of data
+sets.
 """
 
 from __future__ import annotations
@@ -15,52 +16,52 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Unavailable(ValueError):
-    """What was named is not there, cannot be read, or is not what was pinned: one line for the user.
+    """The content does not exist, cannot be read or differs from the pinned content. The message is for the user.
 
-    Any other ValueError of `pin` says that the name itself is wrong.
+    Any other ValueError of `pin` means that the name is invalid.
     """
 
 
 @runtime_checkable
 class Pinnable(Protocol):
-    """A frozen dataclass of a config that stands for content outside of it.
+    """A frozen dataclass in a config that refers to content outside the config.
 
-    Where it is written as text, `parse(text)` reads it and `str` writes it, with the digest once it is pinned. What
-    has a `named()` is told to others by that: without the folders it lies in.
+    If it can be written as text, `parse(text)` reads it and `str` writes it, with the digest once it is pinned.
+    `named()`, if defined, is the form that other parties see, without folders.
     """
 
     def identity(self) -> str:
-        """What a key sees: the content, never the name or path. ValueError before it is pinned."""
+        """Return the part of a key: the content, never the name or path. Raises ValueError before it is pinned."""
 
     def pin(self, known: MutableMapping[str, str]) -> Self:
-        """The same with the digest of its content as it is now, found by any process of this machine.
+        """Return a copy with the digest of its current content and a path that any process of this machine can read.
 
-        `known` remembers digests by files' paths, sizes and times of change. Unavailable where the content is not
-        there or not what a digest given already says; ValueError, in one line, where the name is wrong.
+        `known` caches digests by the paths, sizes and modification times of files. Raises Unavailable if the content
+        does not exist or differs from a given digest, and ValueError if the name is invalid.
         """
 
 
 @runtime_checkable
 class PinnedAs(Protocol):
-    """A part of a config that stands for another one, with all that is to be pinned: one list for its two halves."""
+    """A part of a config that is replaced before pinning, such as one list for two halves."""
 
     def to_pin(self) -> Any:
-        """The part that takes its place before the config is pinned."""
+        """Return the part that replaces it before the config is pinned."""
 
 
 @runtime_checkable
 class InFiles(Protocol):
-    """A pinnable whose content lies in files of this machine; pages then tell their size and date, too."""
+    """A pinnable whose content is in files of this machine; pages then show size and date."""
 
-    noun: ClassVar[str]  # what it is called on pages: model, file
+    noun: ClassVar[str]  # its name on pages: model, file
 
     def paths(self) -> tuple[Path, ...]:
-        """The files that are read for the digest, in any order; Unavailable or ValueError where they are not there."""
+        """Return the files of the digest, in any order; raises Unavailable or ValueError if they do not exist."""
 
 
 @dataclass(frozen=True)
 class PinnedName:
-    """What is known by a name, and pinned once the `digest` of its content is set. Written `name` or `name@digest`."""
+    """A name, pinned once the `digest` of its content is set. Written `name` or `name@digest`."""
 
     noun: ClassVar[str]
     written_digest: ClassVar[re.Pattern[str]] = DIGEST
@@ -71,14 +72,14 @@ class PinnedName:
     @classmethod
     def parse(cls, text: str) -> Self:
         name, _, digest = text.rpartition("@")
-        # A path may hold an @ of its own.
+        # A path may contain an @.
         return cls(name, digest) if name and cls.written_digest.fullmatch(digest) else cls(text)
 
     def __str__(self) -> str:
         return f"{self.name}@{self.digest}" if self.digest else self.name
 
     def identity(self) -> str:
-        """What a key sees: the content, never the name or path."""
+        """Return the part of a key: the content, never the name or path."""
         if not self.digest:
             raise ValueError(f"{self.noun} {self.name!r} has no digest yet; pin it before planning")
         return self.digest

@@ -8,8 +8,8 @@
 
     Partition(folds=1)  # ValueError: folds is 1; it must be at least 2
 
-`engram show` prints the same words. A range inside a tuple holds for each of its elements, and one
-beside `None` for a value that is given. A Literal needs no range: its values are the only ones allowed.
+`engram show` prints the same words. A range inside a tuple applies to each element. A range in a union with `None`
+applies to values other than None. A Literal needs no range: it lists the allowed values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, get_args, 
 
 T = TypeVar("T", bound="Ranged")
 
-SHARES = {  # by whether 0 and 1 are among them
+SHARES = {  # (0 is allowed, 1 is allowed) -> words
     (True, True): "a share from 0 to 1",
     (True, False): "a share from 0 to below 1",
     (False, True): "above 0 and at most 1",
@@ -47,7 +47,7 @@ class Range(Protocol):
 
 @dataclass(frozen=True)
 class AtLeast:
-    """Numbers from `low` on."""
+    """Numbers of at least `low`."""
 
     low: float
 
@@ -80,7 +80,7 @@ class UpTo:
 
     field: str
     below: bool = False
-    limit: float | None = None  # that value, once there is a config
+    limit: float | None = None  # value of the field, once known
 
     @property
     def words(self) -> str:
@@ -93,7 +93,7 @@ class UpTo:
 
 @dataclass(frozen=True)
 class Between:
-    """Numbers from `low` to `high`, these two included; `noun` says what numbers they are."""
+    """Numbers from `low` to `high` inclusive; `noun` describes them."""
 
     low: float
     high: float
@@ -123,7 +123,7 @@ class Finite:
 
 @dataclass(frozen=True)
 class Share:
-    """Numbers from 0 to 1, these two included unless `zero` or `one` is false."""
+    """Numbers from 0 to 1, with 0 if `zero` and with 1 if `one`."""
 
     zero: bool = True
     one: bool = True
@@ -167,7 +167,7 @@ class ZeroOr:
 
 @dataclass(frozen=True)
 class Matching:
-    """Texts that a regular expression matches as a whole."""
+    """Texts that match a regular expression entirely."""
 
     pattern: str
     words: str
@@ -178,7 +178,7 @@ class Matching:
 
 @dataclass(frozen=True)
 class Ascending:
-    """Ascending numbers from `low` on, each once; an empty tuple unless it is `required`."""
+    """Strictly ascending numbers of at least `low`; an empty tuple is allowed unless `required`."""
 
     low: int
     words: str
@@ -191,7 +191,7 @@ class Ascending:
 
 @dataclass(frozen=True)
 class OneOf:
-    """The values of a collection that is known as the program runs."""
+    """The values of a collection that is known at run time."""
 
     values: tuple[Any, ...]
     description: str = ""
@@ -206,16 +206,16 @@ class OneOf:
 
 @dataclass(frozen=True)
 class SomeOf:
-    """At least one of the values, and nothing else: the range of a tuple whose elements are a Literal."""
+    """A non-empty selection of the values: the range of a tuple of Literals."""
 
     values: tuple[Any, ...]
 
     @property
     def words(self) -> str:
-        return f"some of {', '.join(map(str, self.values))}"
+        return f"one or more of {', '.join(map(str, self.values))}"
 
     def holds(self, value: tuple[Any, ...]) -> bool:
-        return bool(value) and all(each in self.values for each in value)
+        return bool(value) and all(item in self.values for item in value)
 
 
 @dataclass(frozen=True)
@@ -241,50 +241,49 @@ class Ranged:
             raise ValueError(conflict)
 
     def conflicts(self) -> Iterator[str]:
-        """What is wrong with several fields together, a line each; the first is raised, so the rest may rely on it."""
+        """Yield messages about invalid combinations of fields. The first is raised, so later ones may rely on it."""
         yield from ()
 
 
 def _check_ranges(config: Any) -> None:
-    """ValueError naming the first field that is out of its range, its value, and what is allowed."""
     kind: Any = type(config)
     for name, allowed in field_ranges(kind).items():
-        check_value(name, getattr(config, name), [resolve(each, config) for each in allowed])
+        check_value(name, getattr(config, name), [resolve(allowed_range, config) for allowed_range in allowed])
 
 
 def check_value(name: str, value: Any, allowed: Iterable[Range]) -> None:
-    """Raise ValueError if the value of the field `name` is outside one of these ranges. None is in every range."""
-    for each in allowed:
-        if value is not None and not each.holds(value):
-            subject = "each" if isinstance(each, Each) else "it"
-            shown = repr(value) if isinstance(value, str) else value
-            raise ValueError(f"{name} is {shown}; {subject} must be {each.words}")
+    """Raise ValueError if the value of the field `name` is outside one of these ranges. None is always allowed."""
+    for allowed_range in allowed:
+        if value is not None and not allowed_range.holds(value):
+            subject = "each" if isinstance(allowed_range, Each) else "it"
+            printed = repr(value) if isinstance(value, str) else value
+            raise ValueError(f"{name} is {printed}; {subject} must be {allowed_range.words}")
 
 
 @functools.cache
 def field_ranges(kind: Any) -> Mapping[str, tuple[Range, ...]]:
-    """Field name -> the ranges of its type, of the fields that have some, in the order of declaration."""
+    """Return the ranges of the fields that have any, by name, in the order of declaration."""
     hints = typing.get_type_hints(kind, include_extras=True)
     fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind)
-    found = {field.name: tuple(type_ranges(hints[field.name])) for field in fields}
-    return {name: allowed for name, allowed in found.items() if allowed}
+    ranges = {field.name: tuple(type_ranges(hints[field.name])) for field in fields}
+    return {name: allowed for name, allowed in ranges.items() if allowed}
 
 
 def type_ranges(to: Any) -> Iterator[Range]:
-    """The ranges that a declared type gives to a value other than None.
+    """Yield the ranges that a declared type implies for a value other than None.
 
-    A union of several types has none of its own: they differ by type.
+    A union of several types has none, because its ranges differ by type.
     """
     origin, members = get_origin(to), get_args(to)
     if origin is Annotated:
-        yield from (each for each in to.__metadata__ if isinstance(each, Range))
+        yield from (annotation for annotation in to.__metadata__ if isinstance(annotation, Range))
         yield from type_ranges(members[0])
     elif origin is Literal:
         yield OneOf(members)
     elif origin in (Union, types.UnionType):
-        given = [member for member in members if member is not type(None)]
-        if len(given) == 1:
-            yield from type_ranges(given[0])
+        value_types = [member for member in members if member is not type(None)]
+        if len(value_types) == 1:
+            yield from type_ranges(value_types[0])
     elif origin is tuple and members[1:] == (Ellipsis,):
         if get_origin(members[0]) is Literal:
             yield SomeOf(get_args(members[0]))
@@ -293,18 +292,18 @@ def type_ranges(to: Any) -> Iterator[Range]:
 
 
 def resolve(allowed: Range, config: Any) -> Range:
-    """The range, with the value of the other field that it goes by."""
+    """Return the range with the value of the other field that it refers to."""
     return dataclasses.replace(allowed, limit=getattr(config, allowed.field)) if type(allowed) is UpTo else allowed
 
 
 def with_defaults(config: T, names: Iterable[str], **values: Any) -> T:
-    """The config with the fields of these names as they are by default, and others with the values given."""
+    """Return the config with these fields reset to their defaults and others set to `values`."""
     default = type(config)()
     changes = {name: getattr(default, name) for name in names} | values
     return dataclasses.replace(config, **changes)  # type: ignore[type-var]  # a config is a dataclass
 
 
 def describe_range(config: Any, name: str) -> str:
-    """What a config's field allows, in words; empty where its type alone says it."""
+    """Describe the allowed values of a config's field; empty if the type is the only restriction."""
     kind: Any = type(config)
-    return ", ".join(resolve(each, config).words for each in field_ranges(kind).get(name, ()))
+    return ", ".join(resolve(allowed_range, config).words for allowed_range in field_ranges(kind).get(name, ()))

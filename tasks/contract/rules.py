@@ -1,6 +1,6 @@
-"""The rules of an audit, written once: cases in order, of which the first whose condition holds gives the answer.
+"""The rules of an audit: cases in order, of which the first whose condition holds is the answer.
 
-The verdict, the certificate and the audit's page in `docs` all render them, so that they cannot contradict each other.
+The verdict, the certificate and the audit's page in `docs` all render these rules, so that they agree.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ def give_no_reasons(_config: Any, _evidence: Any) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Case(Generic[Evidence]):
-    """One case of a decision: its condition, its error rate, and what is said and advised if it holds.
+    """One case of a decision: its condition, its error rate, its texts and the next steps.
 
-    `when` is the condition as a clause ("the 95 % interval lies above 0") and `error` a sentence on how often the
-    answer is wrong; both may name numbers of the config in braces, `{negligible}`. A case that `applies` to some
-    configs only says to which in `scope` ("third-party predictions"), which completes "only for".
+    `when` is the condition as a clause ("the 95 % interval is above 0") and `error` a sentence on the error rate of
+    the answer; both may contain numbers of the config in braces, `{negligible}`. A case that `applies` to some configs
+    only describes them in `scope` ("third-party predictions"), which completes "only for".
 
-    All that follows is of (config, evidence). `because` ends the verdict's first sentence, after the evidence, and may
-    add others; `reasons` are sentences after the details. `steps` are what to do next; those of the last case are given
-    without evidence, too (None). `describe`, `explain`, `line`, `rows` and `findings` replace those of the audit
-    (`tasks.contract.answering.Answering`) if they are given.
+    The other fields are functions of (config, evidence). `because` ends the verdict's first sentence, after the
+    evidence, and may add others; `reasons` are sentences after the details. `steps` are the next steps; those of the
+    last case are also used without evidence (None). `describe`, `explain`, `line`, `rows` and `findings` override those
+    of the audit (`tasks.contract.answering.Answering`).
     """
 
     answer: Answer
@@ -61,23 +61,23 @@ class Case(Generic[Evidence]):
 
 
 def exclude_size(size: float) -> str:
-    """The end of the sentence on an interval that lies below `size`."""
+    """Return the end of a sentence on an interval that is below `size`."""
     return f"; {size:g} or more is unlikely."
 
 
 def admit_size(high: float, advice: str) -> str:
-    """The end of the sentence on an interval up to `high` that decides nothing, with the advice."""
-    return f"; as much as {high:.2g} cannot be excluded: {advice}."
+    """Return the end of a sentence on an interval up to `high` that is inconclusive, with advice."""
+    return f"; values up to {high:.2g} cannot be excluded: {advice}."
 
 
 def undecided(**words: Any) -> Case[Any]:
-    """The last case, which holds if no other does; `words` are further fields of `Case`."""
+    """Return the last case, which holds if no other does; `words` are further fields of `Case`."""
     return Case("undecided", OTHERWISE, lambda _evidence: True, **words)
 
 
 @dataclass(frozen=True)
 class FormattedCase:
-    """A case's answer, its scope in parentheses (empty where it applies to all), and its condition and error rate."""
+    """The answer of a case, its scope in parentheses (empty if it always applies), and its condition and error rate."""
 
     answer: str
     scope: str
@@ -86,42 +86,43 @@ class FormattedCase:
 
 @dataclass(frozen=True)
 class Rules(Generic[Evidence]):
-    """The cases of a decision in order, the last of which always holds.
+    """The cases of a decision in order, of which the last always holds.
 
-    `numbers(config)` gives the thresholds as they are written in the rules' texts.
+    `numbers(config)` are the thresholds as formatted in the texts of the rules.
     """
 
     cases: tuple[Case[Evidence], ...]
     numbers: Callable[[Any], Numbers]
 
     def decide(self, config: Any, evidence: Evidence) -> Case[Evidence]:
-        """The first case that applies to the config and holds for the evidence."""
+        """Return the first case that applies to the config and holds for the evidence."""
         return next(case for case in self.applicable_cases(config) if case.holds(evidence))
 
     def applicable_cases(self, config: Any) -> Iterator[Case[Evidence]]:
         return (case for case in self.cases if case.applies(config))
 
     def explain(self, config: Any) -> str:
-        """The conditions that apply to the config in full sentences, for the certificate."""
+        """Format the conditions that apply to the config as sentences, for the certificate."""
         numbers, sentences = self.numbers(config), list[str]()
         for case in self.applicable_cases(config):
             start = "The answer is" if not sentences or case.when == OTHERWISE else "Otherwise it is"
-            sentences.append(f"{start} “{case.answer}” where {case.when.format_map(numbers)}.")
+            sentences.append(f"{start} “{case.answer}” if {case.when.format_map(numbers)}.")
         return " ".join(sentences)
 
     def explain_errors(self, config: Any) -> str:
-        """How often the cases that apply to the config are wrong, in full sentences; empty if none states it."""
+        """Format the error rates of the cases that apply to the config as sentences; empty if none states one."""
         numbers = self.numbers(config)
         return " ".join(case.error.format_map(numbers) for case in self.applicable_cases(config) if case.error)
 
     def format_list(self, config: Any) -> list[str]:
-        """All cases as a numbered list in Markdown, with their scope and error rates, at the numbers of the config."""
+        """Format all cases as a numbered list in Markdown, with the numbers of the config."""
         return [
-            f"{at}. **{case.answer}**{case.scope}: {case.rule}" for at, case in enumerate(self.format_cases(config), 1)
+            f"{number}. **{case.answer}**{case.scope}: {case.rule}"
+            for number, case in enumerate(self.format_cases(config), 1)
         ]
 
     def format_cases(self, config: Any) -> Iterator[FormattedCase]:
-        """Each case at the numbers of the config."""
+        """Yield each case with the numbers of the config."""
         numbers = self.numbers(config)
         for case in self.cases:
             scope = f" (only for {case.scope})" if case.scope else ""

@@ -1,4 +1,4 @@
-"""The Arrow schemas that tables agree on."""
+"""Arrow schemas shared by audits."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-# One row per number that an audit reports. Null where there is none.
+# One row per number that an audit reports. Missing values are null.
 SUMMARY = pa.schema(
     [
         ("metric", pa.string()),
-        ("setting", pa.string()),  # JSON of what was varied
+        ("setting", pa.string()),  # JSON of the varied fields
         ("estimate", pa.float64()),
         ("low", pa.float64()),  # 95 % interval
         ("high", pa.float64()),
         ("n", pa.int64()),
-        ("unit", pa.string()),  # what n counts; the independent training wherever there are several
-        ("null", pa.float64()),  # what the estimate is where nothing is memorised
+        ("unit", pa.string()),  # unit of n; the independent training if there are several
+        ("null", pa.float64()),  # expected estimate if nothing is memorised
         ("p_value", pa.float64()),
-        ("published", pa.float64()),  # the paper's number, only where data and network are the paper's
+        ("published", pa.float64()),  # the paper's number, if data and network are the paper's
     ]
 )
 
-# One row: a trained network, the epoch its weights come from, and how it got there.
+# One row: a trained network, the epoch of its weights, and the history of its training.
 MODEL = pa.schema(
     [
         ("seed", pa.int64()),
@@ -42,7 +42,7 @@ MODEL = pa.schema(
             ),
         ),
         ("epochs", pa.int32()),  # epochs trained
-        ("best_epoch", pa.int32()),  # the epoch whose weights these are, counted from 1
+        ("best_epoch", pa.int32()),  # epoch of the weights, counted from 1
         (
             "history",
             pa.list_(
@@ -71,35 +71,35 @@ MODEL = pa.schema(
     ]
 )
 
-# A MODEL of a private training, with the epsilon that was spent by the end of each epoch.
+# A MODEL of a private training, with the epsilon spent by the end of each epoch.
 PRIVATE_MODEL = pa.schema([*MODEL, ("epsilons", pa.list_(pa.float64()))])
 
 
 def add_width(model: pa.Schema, width: float) -> pa.Schema:
-    """The schema of a MODEL whose network has this width: one that is not 1 stands in `network`, too."""
+    """Add the width of the network to the schema of a MODEL, unless it is 1."""
     if width == 1:
         return model
-    place = model.get_field_index("network")
-    network = pa.struct([*model.field(place).type, ("width", pa.float64())])
-    return model.set(place, pa.field("network", network))
+    index = model.get_field_index("network")
+    network = pa.struct([*model.field(index).type, ("width", pa.float64())])
+    return model.set(index, pa.field("network", network))
 
 
 def make_table(schema: pa.Schema, /, **columns: Any) -> pa.Table:
     """Make a table of this schema from columns by name. A single value is repeated in every row.
 
-    Sequences and arrays are columns; anything else, strings and None included, is a single value. The table has one row
-    if all values are single. NaN stays NaN unless `nan_as_null` replaces it. Raises ValueError if a column of the
-    schema is missing, if another is passed, or if lengths differ.
+    Sequences and arrays are columns; all other values, including strings and None, are single values. The table has one
+    row if all values are single. NaN stays NaN unless `nan_as_null` replaces it. Raises ValueError if a column is
+    missing or unknown, or if lengths differ.
     """
-    missing = [name for name in schema.names if name not in columns]
-    unknown = [name for name in columns if name not in schema.names]
-    for problem, names in (("missing", missing), ("not in the schema", unknown)):
+    missing_columns = [name for name in schema.names if name not in columns]
+    unknown_columns = [name for name in columns if name not in schema.names]
+    for problem, names in (("missing", missing_columns), ("not in the schema", unknown_columns)):
         if names:
             raise ValueError(f"columns {problem}: {', '.join(names)}. The schema has {', '.join(schema.names)}.")
     lengths = {name: len(values) for name, values in columns.items() if _is_column(values)}
     if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise ValueError(f"columns have different lengths: {listed}")
+        described_lengths = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"columns have different lengths: {described_lengths}")
     rows = next(iter(lengths.values()), 1)
     arrays = []
     for field in schema:

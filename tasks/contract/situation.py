@@ -1,4 +1,4 @@
-"""The situations in which somebody asks an audit: what they have, what they fear, and what has to be known then."""
+"""The situations in which a user needs an audit: what they have, what they suspect, and what they have to enter."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ Fear = Literal["image", "set", "answer", "secret", "unknown"]
 HAVE: Mapping[Have, str] = {
     "data": "the data, and models can be trained on it here",
     "model": "a trained model as a file",
-    "outputs": "only what a model of somebody else says",
+    "outputs": "only the outputs of a third-party model",
 }
 FEAR: Mapping[Fear, str] = {
-    "image": "something in one single training image, such as a name, is kept",
-    "set": "a whole set of images that should be forgotten is kept",
-    "answer": "the answer to a question about a text is kept",
-    "secret": "a secret, an id or a text that a language model saw is given away",
-    "unknown": "anything may be kept, and nobody knows what",
+    "image": "the model memorised a detail of a single training image, such as a name",
+    "set": "the model still contains a set of images that it should have forgotten",
+    "answer": "the model memorised the answer to a question about a text",
+    "secret": "a language model reveals a secret, an id or a text from its training data",
+    "unknown": "not known: the model may have memorised anything",
 }
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A field of the config that has to be known, the question for it, and an answer as an example.
+    """A field of the config that the user has to set, with a question and an example of an answer.
 
-    One that is `optional` may be left empty; `default` is the answer then, none where the field keeps its own. `sets`
-    are fields that follow where an answer other than the default is given.
+    The answer may be empty if `optional`; `default` then replaces it, or the default of the field if that is empty.
+    `sets` are other fields that an answer other than the default sets.
     """
 
     field: str
@@ -53,11 +53,11 @@ TABLE = Asked("given.outputs", "The table that the owner returned (empty: none y
 
 @dataclass(frozen=True)
 class Situation(Ranged):
-    """What is asked where somebody has this and fears that.
+    """The questions to a user who has one thing and fears another.
 
-    The config starts from `preset` (none: the defaults) with `sets`. Where `table` names a field that has no answer
-    yet, probes are handed out first, and the owner of the model returns their outputs; `secret` names a field for which
-    one is then drawn.
+    The config starts from `preset` (None: the defaults) with `sets`. If `table` names a field without an answer, probes
+    are exported first, and the owner of the model returns the outputs; `secret` names a field for which a random secret
+    is then generated.
     """
 
     have: Have

@@ -1,4 +1,4 @@
-"""Stand-ins: built-in models in the place of the user's model, in an audit of the user's data."""
+"""Stand-ins: built-in models that replace the user's model in an audit of the user's data."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from tasks.contract.pinnable import PinnedName
 
 
 def stand_in_trained(data: PinnedName | None, model: str, noun: str = "network") -> str:
-    """`in a stand-in network, mlp1` if a built-in model is trained on the user's data; else an empty text."""
+    """Return `in a stand-in network, mlp1` if a built-in model is trained on the user's data; else an empty text."""
     name = _stand_in(data, model, noun)
     return name and f"in {name}"
 
 
 def stand_in_compared(data: PinnedName | None, model: str, noun: str = "network") -> str:
-    """`compared with a stand-in network, mlp1` if a given model is compared with a built-in one; else an empty text."""
+    """Return `compared with a stand-in network, mlp1` if a given model is compared with it, else an empty text."""
     name = _stand_in(data, model, noun)
     return name and f"compared with {name}"
 
@@ -24,12 +24,12 @@ def _stand_in(data: PinnedName | None, model: str, noun: str) -> str:
 
 
 def is_users_own(name: str) -> bool:
-    """Whether the name of a data set or model refers to the user's files or code: it has a colon, as `folder:scans`."""
+    """Whether the name of a data set or model refers to the user's files or code, by its colon: `folder:scans`."""
     return ":" in name.partition("#")[0]
 
 
 def begin_verdict(sentence: str, answer: str, stand_in: str) -> str:
-    """The sentence of a verdict with the stand-in after its answer: `Memorised, in a stand-in network, mlp1: ...`."""
+    """Insert the stand-in after the answer of a verdict: `Memorised, in a stand-in network, mlp1: ...`."""
     lead = answer.capitalize()
     if not stand_in:
         return sentence
@@ -39,5 +39,5 @@ def begin_verdict(sentence: str, answer: str, stand_in: str) -> str:
 
 
 def begin_sentence(sentence: str, stand_in: str) -> str:
-    """The sentence of a certificate, which names the stand-in first: `In a stand-in network, mlp1: ...`."""
+    """Begin the sentence of a certificate with the stand-in: `In a stand-in network, mlp1: ...`."""
     return f"{stand_in[0].upper()}{stand_in[1:]}: {sentence}" if stand_in else sentence

@@ -1,4 +1,4 @@
-"""A row of the table that every audit ends in: one number with its interval, its sample and what is known of it."""
+"""Rows of the summary of an audit: one number each, with its interval and sample size."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Rows = Mapping[Name, Row]
 PROBABILITY = re.compile(
     r"(P_\w|accuracy|rate|share|power)\b(?!.*\b(gain|effect)\b)|.*\b(accuracy|rate|share)$|highly memorised within\b"
 )
-ENDS = ("", "_low", "_high")  # of the columns' names: of an estimate, and of either limit of its interval
-LEAST_P = 1e-6  # below this nobody reads a p-value's digits, and no approximation in it holds
+ENDS = ("", "_low", "_high")  # suffixes of columns: the estimate and the limits of its interval
+LEAST_P = 1e-6  # smaller p-values are not printed: their approximations are not accurate
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its two-sided interval over `n` independent units; None where undefined."""
+    """A value with its two-sided interval over `n` independent units; None if undefined."""
 
     value: float | None
     low: float | None
@@ -55,83 +55,83 @@ def row(
 
 
 def interval_fields(*names: str) -> list[tuple[str, pa.DataType]]:
-    """The columns of estimates with their intervals, for a schema: NAME, NAME_low and NAME_high of each."""
+    """Return the columns of estimates and their intervals for a schema: NAME, NAME_low and NAME_high."""
     return [(f"{name}{end}", pa.float64()) for name in names for end in ENDS]
 
 
 def interval_columns(name: str, estimate: Estimate) -> dict[str, float | None]:
-    """An estimate and its interval in the columns of this name."""
+    """Return an estimate and its interval as columns of this name."""
     return dict(zip((f"{name}{end}" for end in ENDS), (estimate.value, estimate.low, estimate.high), strict=True))
 
 
 def column_estimate(row: Row, name: str, n: int) -> Estimate:
-    """The estimate, of n units, in the columns of this name."""
+    """Return the estimate, over n units, from the columns of this name."""
     value, low, high = (row[f"{name}{end}"] for end in ENDS)
     return Estimate(value, low, high, n)
 
 
 def format_setting(setting: Mapping[str, Any]) -> str:
-    """A setting as rows of a summary hold it."""
+    """Format a setting as JSON, for a row of a summary."""
     return json.dumps(setting, sort_keys=True)
 
 
 def read_setting(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The setting of a row by its fields."""
+    """Return the setting of a row."""
     setting: dict[str, Any] = json.loads(row["setting"])
     return setting
 
 
 def row_name(metric: str, **setting: Any) -> Name:
-    """The name by which `index_rows` has the row of this metric and setting."""
+    """Return the name of the row of this metric and setting in `index_rows`."""
     return metric, format_setting(setting)
 
 
 def name_of(row: Mapping[str, Any]) -> Name:
-    """The name by which `index_rows` has this row."""
+    """Return the name of this row in `index_rows`."""
     return row["metric"], row["setting"]
 
 
 def index_rows(summary: pa.Table) -> dict[Name, Row]:
-    """The rows of a summary by metric and setting, the first of each."""
+    """Return the rows of a summary by metric and setting; the first if several have the same."""
     rows: dict[Name, Row] = {}
-    for each in summary.to_pylist():
-        rows.setdefault(name_of(each), each)
+    for row in summary.to_pylist():
+        rows.setdefault(name_of(row), row)
     return rows
 
 
 def select_rows(rows: Rows, metric: str) -> list[Row]:
-    """The rows of this metric, in the order of the summary."""
-    return [row for (each, _), row in rows.items() if each == metric]
+    """Return the rows of this metric, in the order of the summary."""
+    return [row for (row_metric, _), row in rows.items() if row_metric == metric]
 
 
 def first_row(rows: Rows, metric: str) -> Row | None:
-    """The first row of this metric, whose setting follows from the run; None without one."""
+    """Return the first row of this metric, for a metric with one setting per run; None if there is none."""
     return next(iter(select_rows(rows, metric)), None)
 
 
 def numerator(share: Row) -> int:
-    """Of the `n` units of a row that is a share, how many it stands for."""
+    """Return the number of units in a share, of the `n` units of its row."""
     count: int = round(share["estimate"] * share["n"])
     return count
 
 
 def alone(value: float | None, n: int = 1) -> Estimate:
-    """A value without an interval, of n units."""
+    """Return a value without an interval, over n units."""
     return Estimate(value, None, None, n if value is not None else 0)
 
 
 def p_in_words(p: float) -> str:
-    """A p-value in a sentence: `p = 0.015`, `p < 1e-6` below that."""
+    """Format a p-value for a sentence: `p = 0.015`, or `p < 1e-6` for smaller values."""
     return f"p {p_digits(p)}" if p < LEAST_P else f"p = {p_digits(p)}"
 
 
 def p_digits(p: float) -> str:
-    """A p-value with two significant digits, `< 1e-6` below that."""
+    """Format a p-value with two significant digits, or `< 1e-6` for smaller values."""
     return "< 1e-6" if p < LEAST_P else f"{p:.2g}".replace("e-0", "e-")
 
 
 def blank_weak_interval(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The row, without an interval that its sample cannot bear: of two, or of a probability one that leaves [0, 1]."""
+    """Remove an interval that is unreliable: from a sample of two, or of a probability outside [0, 1]."""
     low, high = row.get("low"), row.get("high")
     if low is None or high is None:
         return row

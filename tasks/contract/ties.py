@@ -1,8 +1,9 @@
-"""Scores that are equal: one measure, one limit and one rule, for models that are evaluated here and returned tables.
+"""Tied scores: one measure, one limit and one rule, for models evaluated by the audit and for returned tables.
 
-Ranks need scores that differ. Tied scores count as larger for p-values (worst ranks), so that they accuse no model, and
-half for a share that clears (mid-ranks), so that .5 is what nothing known gives. If more than MOST_TIED of the pairs
-are equal, as of a network whose output is constant, ranks carry no information and the answer is *not assessable*.
+Ranks require scores that differ. Tied scores count as larger for p-values (worst ranks), so that they accuse no model,
+and as half for a share that clears (mid-ranks), so that a model without knowledge yields .5. If more than MOST_TIED of
+the pairs are equal, for example because the output of a network is constant, ranks carry no information and the answer
+is *not assessable*.
 """
 
 from __future__ import annotations
@@ -17,35 +18,37 @@ from tasks.contract.verdict import NOT_ASSESSABLE
 
 TIED = "scores tied"  # metric: the share of pairs of scores that are equal
 MOST_TIED = 0.05
-CONDITION = f"more than {100 * MOST_TIED:g} % of the pairs of scores that are compared are equal"
+CONDITION = f"more than {100 * MOST_TIED:g} % of the compared pairs of scores are equal"
 
 
 def tied_row(share: float | None, n: int, unit: str, **setting: str) -> Row:
-    """The summary row of the share of pairs of scores that are equal, over n units.
+    """Return the summary row of the share of pairs of scores that are equal, over n units.
 
-    The setting says whose scores they are (of="given model"), if a summary has several such rows.
+    The setting names the model (of="given model") if a summary has several such rows.
     """
     return row(TIED, setting, Estimate(share, None, None, n), unit, 0.0)
 
 
 def most_tied(rows: Rows) -> Row | None:
-    """The row with the largest share of equal pairs; None without such a row."""
-    known = [each for each in select_rows(rows, TIED) if each["estimate"] is not None]
-    return max(known, key=lambda each: float(each["estimate"]), default=None)
+    """Return the row with the largest share of equal pairs; None without such a row."""
+    known_rows = [row for row in select_rows(rows, TIED) if row["estimate"] is not None]
+    return max(known_rows, key=lambda row: float(row["estimate"]), default=None)
 
 
 def are_tied(tied: Row | None) -> bool:
-    """Whether so many scores are equal that nothing is judged; of a summary without the row it is not known."""
+    """Whether too many scores are equal for an answer; False for a summary without the row."""
     return tied is not None and tied["estimate"] is not None and tied["estimate"] > MOST_TIED
 
 
 def tie_rule(scope: str = "", applies: Callable[[Any], bool] = applies_always, **words: Any) -> Case[Any]:
-    """The case of tied scores, of evidence that has the summary row as `tied`; nothing but the ties is told.
+    """Return the case of tied scores, for evidence with the summary row `tied`; its texts describe only the ties.
 
-    `words` are further fields of `Case`, instead of these.
+    `words` override fields of `Case`.
     """
-    told: dict[str, Any] = {"describe": describe_tied_evidence, "rows": lambda evidence: (name_of(evidence.tied),)}
-    return Case(NOT_ASSESSABLE, CONDITION, lambda evidence: are_tied(evidence.tied), "", scope, applies, **told | words)
+    defaults: dict[str, Any] = {"describe": describe_tied_evidence, "rows": lambda evidence: (name_of(evidence.tied),)}
+    return Case(
+        NOT_ASSESSABLE, CONDITION, lambda evidence: are_tied(evidence.tied), "", scope, applies, **defaults | words
+    )
 
 
 def describe_tied_evidence(_config: Any, evidence: Any) -> str:
@@ -53,8 +56,8 @@ def describe_tied_evidence(_config: Any, evidence: Any) -> str:
 
 
 def describe_ties(tied: Row) -> str:
-    """Why nothing is judged, in a clause."""
+    """Return a clause on why the scores support no answer."""
     return (
-        f"{number_per_hundred(tied['estimate'])} of 100 pairs of scores that are compared are equal, so that ranks say "
-        "nothing: the output is constant, or was rounded"
+        f"{number_per_hundred(tied['estimate'])} of 100 compared pairs of scores are equal, so ranks carry no "
+        "information: the output is constant or was rounded"
     )

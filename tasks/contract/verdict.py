@@ -1,4 +1,4 @@
-"""An audit's answer in words, and what the answers mean."""
+"""The answers of audits, and their meanings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Answer = str  # one or two words, which the audit declares
+Answer = str  # one or two words, declared by the audit
 BELOW_RELEVANT_SIZE: Answer = "below the relevant size"
 NOT_ASSESSABLE: Answer = "not assessable"
 Tone = Literal["accused", "cleared", "open"]
@@ -14,7 +14,7 @@ Tone = Literal["accused", "cleared", "open"]
 
 @dataclass(frozen=True)
 class Meaning:
-    """The meaning of an answer in a few words, and whether it accuses the model, clears it, or leaves it open."""
+    """The meaning of an answer in a few words, and whether it accuses or clears the model."""
 
     words: str
     tone: Tone = "open"
@@ -33,11 +33,12 @@ ANSWERS: Mapping[Answer, Meaning] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """An audit's answer in words.
+    """The answer of an audit in words.
 
-    `answer` is one of those that the audit declares, `sentence` the answer with its evidence in one sentence, `limits`
-    what it does not say. `rows` are the (metric, setting) of the summary rows that carry it, the first one first.
-    `published` is what the paper's own test or score says, which decides nothing; empty where that is not known.
+    `answer` is one that the audit declares, `sentence` the answer and its evidence in one sentence, and `limits` the
+    conclusions that it does not support. `rows` are the (metric, setting) of the summary rows that it is based on, the
+    most important first. `published` is the result of the test or score in the paper, which does not affect the answer;
+    empty if unknown.
     """
 
     answer: Answer
@@ -48,5 +49,5 @@ class Verdict:
 
     @property
     def limits_in_full(self) -> str:
-        """What the paper's own test says and what the answer does not, as one text."""
+        """The result of the paper's test and the limits of the answer, as one text."""
         return " ".join(filter(None, (self.published, self.limits)))

@@ -1,37 +1,36 @@
-"""ACDC's short-axis cine MRI, slice by slice, as two data sets: what was acquired at 3 T, and at 1.5 T.
+"""ACDC's short-axis cine MRI, slice by slice, as two data sets, acquired at 3 T and at 1.5 T.
 
 FOLDER/training/patient001/Info.cfg                  lines such as `Group: DCM`; the others are not read
 FOLDER/training/patient001/patient001_4d.nii.gz      (x, y, slices, frames), or the same as .nii
-FOLDER/testing/patient101/...                        the same; the folder need not be there
+FOLDER/testing/patient101/...                        the same; optional
 FOLDER/field_strengths.csv                           columns patient and tesla: `patient001,1.5` or `1,1.5`, then 3
 
 ACDC does not publish the field strength of each examination, so the user writes the table, which must name every
-patient. Where FOLDER is called `database`, as ACDC unpacks, the table may lie beside it. The challenge's other files,
+patient. If FOLDER is called `database`, as in ACDC's archive, the table may be next to it. The challenge's other files,
 one for each annotated frame, are not read.
 
-Training images are all slices of all frames of the training patients of that field strength: patient by patient, of
-each frame by frame, of each slice by slice. Patients are in a random order in which every first part has each group in
-proportion (`tasks.datasets.row_order`), since patients of one group have consecutive numbers. Liu & Tsaftaris 2020,
-section 4.2, count 7,936 at 3 T and 17,408 at 1.5 T, both multiples of 256, so that a few more may be found. Images of a
-patient belong together (`train_groups`: its number) and have the patient's group for a label. The test split holds the
-same of the testing patients of that field strength. Where there are none it holds one image of each training patient,
-the central slice (number slices // 2) of the first frame: these are trained on, so a loss on them says nothing of new
-patients.
+Training images are all slices of all frames of the training patients of that field strength, ordered by patient, frame
+and slice. Patients are in a random order in which every initial part has the groups in proportion
+(`tasks.datasets.row_order`), since patients of one group have consecutive numbers. Liu & Tsaftaris 2020, section 4.2,
+count 7,936 images at 3 T and 17,408 at 1.5 T, both multiples of 256, so the actual numbers may be slightly higher.
+Images of a patient belong together (`train_groups`: its number) and have the patient's group as label. The test split
+contains the testing patients of that field strength. If there are none, it contains one image of each training patient,
+the central slice (number slices // 2) of the first frame. These images are also trained on, so the loss on them does
+not describe new patients.
 
-Pixels. Units are arbitrary and differ between patients, so every volume is scaled on its own: its 1st percentile, over
-all slices and frames, becomes 0 and its 99th 255, linearly; what lies outside is cut off. The lowest and the highest
-value would not do, because a few voxels of flowing blood or of fat beside the coil are several times as bright as all
-else, and what the heart is in would be left with a fraction of the 256 values.
+Pixels. Units are arbitrary and differ between patients, so every volume is scaled separately: its 1st percentile, over
+all slices and frames, becomes 0 and its 99th 255, linearly, and values outside are clipped. Scaling by the minimum and
+maximum would leave the heart with a fraction of the 256 values, because a few voxels of flowing blood or of fat near
+the coil are several times brighter than the rest.
 
-Sides. Slices of different patients differ in size, and each is brought to SIDE x SIDE about its centre without
-resizing: what lies outside the central SIDE pixels is cut, what is missing is filled with 0. The published crops of
-128 x 128 are taken from that in training.
+Sides. Slices of different patients differ in size. Each is cropped or padded with 0 to SIDE x SIDE around its centre,
+without resizing. Training then takes the published crops of 128 x 128.
 
 Orientation. A row of an image is a y of the file and a column an x, both ascending. The header's affine is not applied:
-slices are shown as they were acquired.
+slices are shown as acquired.
 
-A thousand images take 2 seconds of a core to read, a third of a second to hash; beside the images some 120 MB for each
-of the threads that read are in memory.
+Reading a thousand images takes 2 seconds of one core, and hashing them a third of a second. Each reading thread uses
+about 120 MB of memory in addition to the images.
 
 Bernard et al. 2018, "Deep learning techniques for automatic MRI cardiac multi-structures segmentation and diagnosis".
 """
@@ -65,7 +64,7 @@ GROUPS = ("DCM", "HCM", "MINF", "NOR", "RV")
 PATIENT = re.compile(r"patient(\d+)")
 SIDE = 192
 DARKEST, BRIGHTEST = 1, 99  # percentiles of a volume
-DEFLATED = 1032  # bytes that a packed byte holds at most: zlib, "Maximum compression factor"
+DEFLATED = 1032  # largest ratio of unpacked to packed bytes: zlib, "Maximum compression factor"
 CHALLENGE = "https://www.creatis.insa-lyon.fr/Challenge/acdc/"
 
 Tesla = Literal["1.5", "3"]
@@ -83,15 +82,15 @@ class Patient:
 
 @dataclass(frozen=True)
 class AcdcContent:
-    """The patients of one field strength; their volumes, gigabytes when unpacked, are read on demand."""
+    """The patients of one field strength; their volumes are read on demand, since they take gigabytes of memory."""
 
     training: tuple[Patient, ...]
-    testing: tuple[Patient, ...]  # none: a central slice of each training patient is the test split
+    testing: tuple[Patient, ...]  # if empty, the test split is a central slice of each training patient
 
     def digest(self) -> str:
-        """The digest of the files' bytes in the order of the images, the numbers and groups; no path.
+        """The digest of the files' bytes in the order of the images, and of numbers and groups, without paths.
 
-        Nothing is decoded.
+        Decodes no file.
         """
         splits = [
             [
@@ -111,9 +110,9 @@ class AcdcContent:
 
 
 def source(folder: Path, tesla: Tesla) -> Source | None:
-    """The folder's patients of this field strength; None where it has no training patients at all.
+    """Return the folder's patients of this field strength; None if it has no training patients at all.
 
-    Raises DatasetError, naming the file that is absent or malformed; no volume is read.
+    Reads no volume. Raises DatasetError, with the file, if a file is missing or malformed.
     """
     if not (folder / TRAINING).is_dir():
         return None
@@ -124,47 +123,47 @@ def source(folder: Path, tesla: Tesla) -> Source | None:
         for split in (TRAINING, TESTING)
     )
     if not training:
-        raise DatasetError(f"{table} has no patient of {folder / TRAINING} at {tesla} T; there must be at least one")
+        raise DatasetError(f"{table} has no patient of {folder / TRAINING} at {tesla} T; expected at least one")
     content = AcdcContent(training, testing)
     files = (file for patient in (*training, *testing) for file in (patient.path.with_name(INFO), patient.path))
     return Source(f"{RULE} {tesla} T", (table, *files), lambda: content)
 
 
 def _draw_patient_order(patients: Sequence[Patient], split: str) -> tuple[Patient, ...]:
-    """The split's patients in a random order in which every first part has each group in proportion."""
+    """Return the split's patients in a random order in which every initial part has the groups in proportion."""
     order = draw_class_order([patient.label for patient in patients], "acdc", split)
     return tuple(patients[place] for place in order)
 
 
 def place(folder: Path) -> Path:
-    """Where the table of field strengths lies."""
+    """Return the path of the table of field strengths."""
     beside = folder.parent / TABLE
     return beside if folder.name == "database" and beside.is_file() else folder / TABLE
 
 
 def field_strengths(table: Path) -> dict[int, Tesla]:
-    """The field strength of each patient that the table names, by its number."""
+    """Return the field strength of each patient in the table, by number."""
     if not table.is_file():
         raise DatasetError(
-            f"{table} is not there; ACDC comes without field strengths: write it with the columns patient and tesla, "
-            "1.5 or 3 for each patient"
+            f"{table} does not exist; ACDC does not include field strengths: write this file with the columns patient "
+            "and tesla, 1.5 or 3 for each patient"
         )
     strengths: dict[int, Tesla] = {}
     try:
         text = read_delimited(file_bytes(table), ("patient", "tesla"))
         if not {"patient", "tesla"} <= set(text.header):
-            raise DatasetError(f"{table} has the columns {list(text.header)}; patient and tesla must be there")
+            raise DatasetError(f"{table} has the columns {list(text.header)}; expected patient and tesla")
         for line, cells in text.rows():
             number, tesla = entry(dict(zip(text.header, cells, strict=True)), f"{table}, line {line}")
             if strengths.setdefault(number, tesla) != tesla:
-                raise DatasetError(f"{table}, line {line} gives patient {number:03} another field strength")
+                raise DatasetError(f"{table}, line {line} has another field strength for patient {number:03}")
     except DelimitedTextError as error:
         raise DatasetError(error.describe(table)) from None
     return strengths
 
 
 def entry(row: Mapping[str, str], at: str) -> tuple[int, Tesla]:
-    """A patient's number and field strength."""
+    """Return a patient's number and field strength."""
     patient, tesla = row["patient"], row["tesla"]
     named = re.fullmatch(r"(?:patient)?(\d+)", patient)
     if named is None:
@@ -176,58 +175,58 @@ def entry(row: Mapping[str, str], at: str) -> tuple[int, Tesla]:
 
 
 def patients(split: Path, strengths: Mapping[int, Tesla], table: Path, tesla: Tesla) -> Iterator[Patient]:
-    """The split's patients of this field strength in the order of their numbers; the table must name every patient."""
+    """Yield the split's patients of this field strength by number; the table must contain every patient."""
     for number, folder in folders(split):
         if number not in strengths:
-            raise DatasetError(f"{table} does not name {folder.name} of {split}; give its field strength, 1.5 or 3")
+            raise DatasetError(f"{table} lacks {folder.name} of {split}; add its field strength, 1.5 or 3")
         if strengths[number] == tesla:
             yield _read_patient(folder, number)
 
 
 def folders(split: Path) -> Iterator[tuple[int, Path]]:
-    """The patients' folders by their numbers, ascending; none where the split is not there."""
+    """Yield the patients' folders by number, ascending; none if the split does not exist."""
     if not split.is_dir():
         return
     folder_of: dict[int, Path] = {}
     for path in sorted(split.iterdir()):
         name = PATIENT.fullmatch(path.name)
         if name and path.is_dir() and folder_of.setdefault(int(name[1]), path) != path:
-            raise DatasetError(f"{path} is a second folder of patient {int(name[1])}; {folder_of[int(name[1])]} is one")
+            raise DatasetError(f"{path} and {folder_of[int(name[1])]} are both of patient {int(name[1])}")
     yield from sorted(folder_of.items())
 
 
 def _read_patient(folder: Path, number: int) -> Patient:
-    """The patient of this folder; DatasetError where a file is missing."""
+    """Read the patient of this folder. Raises DatasetError if a file is missing."""
     label = group(folder / INFO)
     packed = folder / f"{folder.name}_4d.nii.gz"
     path = packed if packed.is_file() else packed.with_suffix("")
     if not path.is_file():
-        raise DatasetError(f"{packed} is not there; each patient has all frames in one file of that name")
+        raise DatasetError(f"{packed} does not exist; expected one file of that name per patient, with all frames")
     return Patient(number, label, path)
 
 
 def group(info: Path) -> int:
-    """The index of the group that a patient is in."""
+    """Return the index of a patient's group."""
     try:
         lines = info.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        raise DatasetError(f"{info} is not there; it says which group the patient is in") from None
+        raise DatasetError(f"{info} does not exist; expected the patient's group in this file") from None
     except OSError as error:
         raise unreadable(info, error) from None
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{info} is no text in UTF-8: {error}") from None
+        raise DatasetError(f"{info} is not text in UTF-8: {error}") from None
     fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     if "Group" not in fields:
-        raise DatasetError(f"{info} has no line 'Group: ...'; it must say one of {', '.join(GROUPS)}")
+        raise DatasetError(f"{info} has no line 'Group: ...'; expected one of {', '.join(GROUPS)}")
     if fields["Group"] not in GROUPS:
         raise DatasetError(f"{info} has the group {fields['Group']!r}; it must be one of {', '.join(GROUPS)}")
     return GROUPS.index(fields["Group"])
 
 
 def slices(patients: Sequence[Patient]) -> tuple[Pixels, Labels, NDArray[np.int64]]:
-    """All slices of all frames (n, SIDE, SIDE, 1), the index of each slice's group and the number of its patient.
+    """Return all slices of all frames (n, SIDE, SIDE, 1), the index of each slice's group and its patient's number.
 
-    Beside the slices no more than a few volumes are in memory.
+    Only a few volumes are in memory at a time.
     """
     opened = [header(patient.path) for patient in patients]
     counts = [volume.shape[2] * volume.shape[3] for volume in opened]
@@ -243,30 +242,30 @@ def slices(patients: Sequence[Patient]) -> tuple[Pixels, Labels, NDArray[np.int6
 
 
 def central(patients: Sequence[Patient], images: Pixels, numbers: NDArray[np.int64]) -> tuple[Pixels, Labels]:
-    """The central slice of the first frame of each patient, with the index of its group."""
+    """Return the central slice of the first frame of each patient, with the index of its group."""
     first = np.array([np.flatnonzero(numbers == patient.number)[0] for patient in patients])
     middle = [header(patient.path).shape[2] // 2 for patient in patients]
     return images[first + middle], np.array([patient.label for patient in patients], np.int64)
 
 
 def header(path: Path) -> Any:
-    """The file opened by nibabel, with its shape but without its values; DatasetError unless it has four axes."""
+    """Open a file with nibabel without reading its values. Raises DatasetError unless it has four axes."""
     try:
         import nibabel
     except ImportError:
         raise DatasetError(f"ACDC is read with a package that is not installed, {NIBABEL.advice}") from None
     try:
         opened = nibabel.load(path)
-    except Exception as error:  # gzip, zlib and nibabel each have errors of their own for broken bytes
+    except Exception as error:  # gzip, zlib and nibabel raise different errors for broken bytes
         raise _broken_volume(path, error) from None
     if len(opened.shape) != 4 or 0 in opened.shape:
         shape = " x ".join(map(str, opened.shape))
-        raise DatasetError(f"{path} is {shape}; it must have four axes: x, y, slices and frames")
-    # Memory is allocated by the header, which in a damaged file may announce terabytes.
+        raise DatasetError(f"{path} is {shape}; expected four axes: x, y, slices and frames")
+    # The header determines the allocated memory, and a damaged header may announce terabytes.
     most = path.stat().st_size * (DEFLATED if path.suffix == ".gz" else 1)
     if math.prod(opened.shape) * opened.get_data_dtype().itemsize > most:
         shape = " x ".join(map(str, opened.shape))
-        raise _broken_volume(path, ValueError(f"its header tells of {shape} values, more than the file holds"))
+        raise _broken_volume(path, ValueError(f"its header announces {shape} values, more than the file contains"))
     return opened
 
 
@@ -277,31 +276,31 @@ def _broken_volume(path: Path, error: Exception) -> DatasetError:
 def fill(patient: Patient, opened: Any, out: Pixels) -> None:
     """Write a volume's slices, scaled and of one size, to `out` (frames * slices, SIDE, SIDE, 1)."""
     try:
-        # Unpacked whole: what nibabel reads of a packed file ends before the checksum.
+        # Unpack the whole file, since nibabel stops reading before the checksum.
         if patient.path.suffix == ".gz":
             opened = type(opened).from_bytes(gunzip(patient.path.read_bytes()))
         values = np.asanyarray(opened.dataobj)
     except Exception as error:
         raise _broken_volume(patient.path, error) from None
     if values.dtype.kind not in "iuf":
-        raise DatasetError(f"{patient.path} holds values of the type {values.dtype}; they must be real numbers")
+        raise DatasetError(f"{patient.path} contains values of the type {values.dtype}; expected real numbers")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise DatasetError(f"{patient.path} holds values that are not finite; each must be a number")
+        raise DatasetError(f"{patient.path} contains values that are not finite; expected numbers only")
     low, high = np.percentile(values, (DARKEST, BRIGHTEST))
     if not high > low:
         raise DatasetError(
-            f"{patient.path} has the value {low:g} at its {DARKEST}st and its {BRIGHTEST}th percentile; nothing is seen"
+            f"{patient.path} has the value {low:g} at its {DARKEST}st and {BRIGHTEST}th percentile: no structure"
         )
     out[:] = 0
     (from_x, to_x), (from_y, to_y) = (_centre_slices(length) for length in values.shape[:2])
     frames = out.reshape(values.shape[3], values.shape[2], SIDE, SIDE)
-    for frame, into in enumerate(frames):  # one at a time, since floats are larger than what they come from
+    for frame, into in enumerate(frames):  # one at a time, since floats take more memory
         shown = values[from_x, from_y, :, frame].astype(np.float64)
         into[:, to_y, to_x] = np.rint(np.clip((shown - low) * (255 / (high - low)), 0, 255)).T
 
 
 def _centre_slices(length: int) -> tuple[slice, slice]:
-    """The part of so many pixels that is kept, and its place in SIDE; the larger half of an odd rest comes last."""
+    """Return the kept part of `length` pixels, and its place in SIDE; the larger half of an odd rest is last."""
     kept = min(length, SIDE)
     taken, put = (length - kept) // 2, (SIDE - kept) // 2
     return slice(taken, taken + kept), slice(put, put + kept)

@@ -4,17 +4,17 @@ MNIST and Fashion-MNIST come as IDX files, gzipped or not. Big-endian: two zero 
 number of axes, each axis's length as uint32, the values. LeCun, Cortes & Burges, "The MNIST database of handwritten
 digits", file formats.
 
-CIFAR-10 comes as a folder of six Python pickles, which are read without running what they might contain. Krizhevsky,
+CIFAR-10 comes as a folder of six Python pickles, which are read without running code in them. Krizhevsky,
 "The CIFAR-10 and CIFAR-100 datasets", dataset layout, Python version.
 
 SVHN's cropped digits come as MATLAB files, each a split of 32x32 colour images:
 
 FOLDER/train_32x32.mat    73,257 images
 FOLDER/test_32x32.mat     26,032 images
-FOLDER/extra_32x32.mat    531,131 images, less difficult; only the whole set needs them
+FOLDER/extra_32x32.mat    531,131 images, less difficult; needed only for the full set
 
-X is uint8 (32, 32, 3, n), y is (n, 1): the digit, where 10 stands for 0. The whole set takes 1.9 GB of memory, and 1.6
-GB more, for its largest file, while it is read: the files are read one after another into place. Netzer, Wang, Coates,
+X is uint8 (32, 32, 3, n), y is (n, 1): the digit, where 10 stands for 0. The full set takes 1.9 GB of memory, and
+another 1.6 GB for its largest file while it is read, since the files are read in turn. Netzer, Wang, Coates,
 Bissacco, Wu & Ng 2011, "Reading digits in natural images with unsupervised feature learning", format 2.
 """
 
@@ -46,7 +46,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class IdxContent:
-    """The four files' bytes, unpacked, in the order of PARTS."""
+    """The unpacked bytes of the four files, in the order of PARTS."""
 
     parts: tuple[bytes, ...]
 
@@ -63,7 +63,7 @@ class IdxContent:
 
 
 def idx_source(folder: Path) -> Source | None:
-    """The folder's four IDX files, each gzipped or not; None unless all are there."""
+    """Return the folder's four IDX files, gzipped or not; None unless all exist."""
     files = tuple(path for name in IDX_FILES for path in _find_file(folder, name))
     if len(files) < len(IDX_FILES):
         return None
@@ -71,13 +71,13 @@ def idx_source(folder: Path) -> Source | None:
 
 
 def _find_file(folder: Path, name: str) -> Iterator[Path]:
-    """The first of NAME and NAME.gz that is in the folder, if any is."""
+    """Yield the first of NAME and NAME.gz that exists, if any."""
     candidates = (folder / name, folder / f"{name}.gz")
     yield from [path for path in candidates if path.is_file()][:1]
 
 
 def _unpack_file(path: Path) -> bytes:
-    """A file's bytes, gunzipped where they are gzipped, whatever the file is called."""
+    """Return a file's bytes, unpacked if they are gzipped, regardless of the file's name."""
     try:
         raw = path.read_bytes()
         return gunzip(raw) if raw.startswith(GZIP_MAGIC) else raw
@@ -86,14 +86,14 @@ def _unpack_file(path: Path) -> bytes:
 
 
 def parse_idx(raw: bytes, name: str) -> NDArray[np.uint8]:
-    """The array in an IDX file of unsigned bytes, read-only."""
+    """Return the read-only array in an IDX file of unsigned bytes."""
     axes = 3 if "idx3" in name else 1
     header = 4 + 4 * axes
     if len(raw) < header or raw[:4] != bytes((0, 0, 8, axes)):
         raise DatasetError(f"{name} is not an IDX file of {axes} axes: it begins with {raw[:4].hex() or 'nothing'}")
     shape = struct.unpack(f">{axes}I", raw[4:header])
     if len(raw) - header != math.prod(shape):
-        raise DatasetError(f"{name} holds {len(raw) - header} values; its header announces {math.prod(shape)}")
+        raise DatasetError(f"{name} contains {len(raw) - header} values; its header announces {math.prod(shape)}")
     return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
 
 
@@ -102,7 +102,7 @@ CIFAR_TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 CIFAR_TEST = ("test_batch",)
 CLASSES = 10  # of CIFAR-10 and of SVHN
 
-# All that a pickled batch of NumPy arrays, byte strings, lists and dicts names, in NumPy 1's and 2's spelling.
+# The only names in a pickled batch of NumPy arrays, byte strings, lists and dicts, for NumPy 1 and 2.
 PICKLED = {
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
@@ -118,9 +118,9 @@ class ArraysOnly(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("_codecs", "encode"):
-            return latin1  # how bytes are written before protocol 3
+            return latin1  # the encoding of bytes before protocol 3
         if (module, name) not in PICKLED:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which no batch of images needs")
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which a batch of images does not need")
         return getattr(importlib.import_module(module.replace("numpy.core", "numpy._core")), name)
 
 
@@ -152,7 +152,7 @@ class ArrayContent:
 
 
 def cifar_source(folder: Path) -> Source | None:
-    """The folder's six batches; None unless all are there."""
+    """Return the folder's six batches; None unless all exist."""
     files = tuple(folder / name for name in (*CIFAR_TRAIN, *CIFAR_TEST))
     return Source(CIFAR_RULE, files, lambda: read_cifar(folder)) if all(path.is_file() for path in files) else None
 
@@ -162,7 +162,7 @@ def read_cifar(folder: Path) -> ArrayContent:
 
 
 def _read_batches(folder: Path, names: Sequence[str]) -> tuple[Pixels, Labels]:
-    """The images (n, 32, 32, 3) and labels of several batches, one after another."""
+    """Return the concatenated images (n, 32, 32, 3) and labels of several batches."""
     parts = [read_batch(folder / name) for name in names]
     return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
 
@@ -177,20 +177,20 @@ def read_batch(path: Path) -> tuple[Pixels, Labels]:
         raise DatasetError(f"{path}: data is not uint8 (n, 3072)")
     if not isinstance(labels, (list, np.ndarray)) or len(labels) != len(rows):
         raise DatasetError(f"{path}: labels are not a list of {len(rows)} numbers")
-    # A row holds 1024 red, then green, then blue values.
+    # A row consists of 1024 red, then green, then blue values.
     pixels = np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
     return pixels, np.asarray(labels, np.int64)
 
 
 def _batch_field(content: object, name: str) -> object:
-    """A batch's field, whether its keys were written as text or as bytes."""
+    """Return a field of a batch, whose keys are text or bytes."""
     if not isinstance(content, Mapping):
         return None
     return content.get(name.encode(), content.get(name))
 
 
 SVHN_RULE = "svhn 1"
-# The files that each data set's training split is read from, one after another.
+# The files of the training split of each data set.
 SVHN_TRAIN: Mapping[str, tuple[str, ...]] = {
     "svhn": ("train_32x32.mat",),
     "svhn-full": ("train_32x32.mat", "extra_32x32.mat"),
@@ -200,7 +200,7 @@ SVHN_SHAPE = (32, 32, 3)
 
 
 def svhn_source(name: str, folder: Path) -> Source | None:
-    """The folder's files of the data set of this name, one of TRAIN; None unless all are there."""
+    """Return the folder's files of the data set of this name, one of TRAIN; None unless all exist."""
     if lacking_svhn_files(name, folder):
         return None
     files = tuple(folder / part for part in (*SVHN_TRAIN[name], *SVHN_TEST))
@@ -214,12 +214,12 @@ def svhn_source(name: str, folder: Path) -> Source | None:
 
 
 def lacking_svhn_files(name: str, folder: Path) -> list[str]:
-    """The data set's files that are not in the folder."""
+    """Return the data set's files that are missing in the folder."""
     return [part for part in (*SVHN_TRAIN[name], *SVHN_TEST) if not (folder / part).is_file()]
 
 
 def _read_svhn_split(folder: Path, names: Sequence[str]) -> tuple[Pixels, Labels]:
-    """The images (n, 32, 32, 3) and labels of several files, one after another."""
+    """Return the concatenated images (n, 32, 32, 3) and labels of several files."""
     counts = [_images_in(folder / name) for name in names]
     images = np.empty((sum(counts), *SVHN_SHAPE), np.uint8)
     labels = np.empty(sum(counts), np.int64)
@@ -230,7 +230,7 @@ def _read_svhn_split(folder: Path, names: Sequence[str]) -> tuple[Pixels, Labels
 
 
 def _images_in(path: Path) -> int:
-    """The number of images that a file announces; DatasetError unless X and y have the expected form."""
+    """Return the number of images that a file announces. Raises DatasetError unless X and y have the expected form."""
     from scipy.io import whosmat
 
     try:
@@ -257,12 +257,12 @@ def _read_svhn_file(path: Path, images: Pixels, labels: Labels) -> None:
     try:
         content: dict[str, Any] = loadmat(path, variable_names=("X", "y"), appendmat=False)
         images[:] = content["X"].transpose(3, 0, 1, 2)
-        digits = np.asarray(content["y"][:, 0], np.float64)  # some writers know no other numbers
+        digits = np.asarray(content["y"][:, 0], np.float64)  # some writers support only floats
     except Exception as error:
         raise _unreadable_svhn(path, error) from error
     wrong = digits[~np.isin(digits, range(1, 11))]
     if len(wrong):
-        raise DatasetError(f"{path}: y holds {wrong[0]:g}; expected 1 to 10, where 10 stands for digit 0")
+        raise DatasetError(f"{path}: y contains {wrong[0]:g}; expected 1 to 10, where 10 stands for digit 0")
     labels[:] = digits % 10
 
 

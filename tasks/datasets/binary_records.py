@@ -1,4 +1,4 @@
-"""Purchase-100 and Texas-100: records of binary features in 100 classes, as membership attacks are tried on.
+"""Purchase-100 and Texas-100: records of binary features in 100 classes, the usual benchmarks of membership attacks.
 
 | set | files, any of these in its folder |
 |---|---|
@@ -10,8 +10,8 @@ inference attacks against machine learning models", section VI.A, at github.com/
 in NumPy's format, with `features` and one-hot `labels`, are those of
 github.com/xehartnort/Purchase100-Texas100-datasets.
 
-A record is an image of one row, a feature a pixel of 0 or 255. The files know no splits: each tenth record is of the
-test split. Classes are the different labels that occur (`tasks.datasets.classes`), as numbers from 0.
+A record is an image of one row, a feature a pixel of 0 or 255. The files define no splits: every tenth record is in the
+test split. Classes are the distinct labels (`tasks.datasets.classes`), numbered from 0.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Texts = Mapping[str, bytes]  # by the files' names
 
 @dataclass(frozen=True)
 class Names:
-    """The usual files of a set: the text files by themselves, the archive that holds them, and NumPy's."""
+    """The usual files of a set: the text files, the archive that contains them, and the NumPy archive."""
 
     texts: tuple[str, ...]
     packed: str
@@ -59,7 +59,7 @@ FILES: Mapping[str, Names] = {
 
 @dataclass(frozen=True, eq=False)
 class BinaryRecords:
-    """The content of a set: features (records, features) and labels (records,), however they were packed."""
+    """The content of a set: features (records, features) and labels (records,), from any kind of file."""
 
     features: Bits
     labels: Labels  # as numbers from 0, which may have gaps
@@ -78,7 +78,7 @@ class BinaryRecords:
 
 
 def source(name: str, folder: Path) -> Source | None:
-    """The set's files in a folder; None where none of them is there."""
+    """Return the set's files in a folder; None if there are none."""
     names = FILES[name]
     texts = tuple(folder / each for each in names.texts)
     if all(path.is_file() for path in texts):
@@ -95,7 +95,7 @@ def source(name: str, folder: Path) -> Source | None:
 
 
 def unpack(path: Path, names: tuple[str, ...]) -> Texts:
-    """The text files of these names in a tar archive, in whichever of its folders; DatasetError without one."""
+    """Return the text files of these names in a tar archive, in any folder. Raises DatasetError if one is missing."""
     try:
         with tarfile.open(path) as archive:
             members = {PurePosixPath(each.name).name: each for each in archive if each.isfile()}
@@ -110,14 +110,14 @@ def unpack(path: Path, names: tuple[str, ...]) -> Texts:
 
 
 def _from_texts(texts: Texts, place: Path) -> BinaryRecords:
-    """The records of one file whose lines begin with the label, or of `feats` and `labels`."""
+    """Return the records of one file whose lines begin with the label, or of `feats` and `labels`."""
     parsed = [_parse_numbers(text, f"{name} in {place}") for name, text in texts.items()]
     features, labels = (parsed[0][:, 1:], parsed[0][:, 0]) if len(parsed) == 1 else (parsed[0], parsed[1][:, 0])
     return _check_records(features, labels.astype(np.int64) - 1, place)
 
 
 def _parse_numbers(text: bytes, where: str) -> NDArray[np.uint8]:
-    """The whole numbers from 0 to 255 in lines with commas between them, (lines, numbers)."""
+    """Parse lines of comma-separated integers from 0 to 255, (lines, numbers)."""
     from pyarrow import csv
 
     columns = text.partition(b"\n")[0].count(b",") + 1
@@ -129,12 +129,12 @@ def _parse_numbers(text: bytes, where: str) -> NDArray[np.uint8]:
             convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, pa.uint8()), null_values=[]),
         )
     except pa.ArrowException as error:
-        raise DatasetError(f"{where} is no table of whole numbers: {' '.join(str(error).split())[:160]}") from None
+        raise DatasetError(f"{where} is not a table of integers: {' '.join(str(error).split())[:160]}") from None
     return np.stack([column.to_numpy() for column in table.columns], axis=1)
 
 
 def from_arrays(path: Path) -> BinaryRecords:
-    """The records of an archive of NumPy's with `features` and `labels`, which are one-hot or count from 0."""
+    """Return the records of a NumPy archive with `features` and `labels`, which are one-hot or count from 0."""
     held = file_bytes(path)
     try:
         check_archive(held)
@@ -149,11 +149,11 @@ def from_arrays(path: Path) -> BinaryRecords:
 
 
 def _check_records(features: NDArray[np.generic], labels: NDArray[np.generic], place: Path) -> BinaryRecords:
-    """The records; DatasetError, in one line, unless features are 0 or 1 and each record has a label from 0 on."""
+    """Check records. Raises DatasetError unless features are 0 or 1 and every record has a label of at least 0."""
     if features.ndim != 2 or labels.shape != features.shape[:1] or len(features) < TEST_EVERY:
         raise DatasetError(
-            f"{place} has features {features.shape} and labels {labels.shape}; there must be a label for each of "
-            f"{TEST_EVERY} or more records"
+            f"{place} has features {features.shape} and labels {labels.shape}; expected a label for each of at least "
+            f"{TEST_EVERY} records"
         )
     wrong = np.argwhere((features != 0) & (features != 1))
     if len(wrong):

@@ -1,4 +1,4 @@
-"""Data sets pinned and loaded: images, records, questions and boxed pictures, and pictures opened by rows."""
+"""Pinning and loading of data sets: images, records, questions and boxed images, and images opened by rows."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from tasks.datasets.source import Content, Source
 from tasks.datasets.tickets import Tickets
 from tasks.worker import hardware
 
-# Where a set that is read by rows has its pixels: in memory, in a cache on the disk, or in its own files.
+# Location of the pixels of a set that is read by rows: memory, a cache on disk, or its own files.
 Held = Literal["auto", "memory", "cache", "files"]
-SHARE = 0.5  # of the available memory, that a loaded set may take
+SHARE = 0.5  # of the available memory that a loaded set may use
 
 _loaded: dict[str, Images] = {}
 TEXT_SCHEMA = pa.schema([("id", pa.string()), pa.field("text", pa.string(), nullable=False)])
@@ -42,15 +42,15 @@ _loading = threading.Lock()
 
 
 def is_embedded(name: str) -> bool:
-    """Whether the data set of this name comes with the installation; any other is the user's own."""
+    """Whether the data set of this name is part of the installation."""
     return options.split(name)[0] in EMBEDDED
 
 
 def pin(dataset: Dataset, known: MutableMapping[str, str] | None = None) -> Dataset:
-    """The data set with the digest of its content; a user's path becomes absolute, so that any process finds it.
+    """Return the data set with the digest of its content and an absolute path.
 
-    `known` remembers digests by the files' paths, sizes and times of change; the caller keeps it between runs. Raises
-    DatasetError where the set is unknown or absent, or its content does not have the digest given already.
+    `known` caches digests by the files' paths, sizes and modification times; the caller keeps it between runs. Raises
+    DatasetError if the set is unknown or missing, or if its content differs from a given digest.
     """
     name, source = find(dataset.name)
     known = {} if known is None else known
@@ -63,17 +63,17 @@ def pin(dataset: Dataset, known: MutableMapping[str, str] | None = None) -> Data
 
 
 def load(dataset: Dataset) -> Images:
-    """The data set's images, read once per process. A DatasetError unless their digest is the pinned one."""
+    """Return the data set's images, read once per process. Raises DatasetError if their digest differs."""
     with _loading:
         if dataset.digest not in _loaded:
             content, dataset = read_content(dataset)
-            if dataset.digest not in _loaded:  # the data set may have come without a digest
+            if dataset.digest not in _loaded:  # the data set may have been passed without a digest
                 _loaded[dataset.digest] = content.images()
         return _loaded[dataset.digest]
 
 
 def read_content(dataset: Dataset) -> tuple[Content, Dataset]:
-    """The data set's content, and the data set with its digest; DatasetError unless that is the pinned one."""
+    """Return the data set's content, and the data set with its digest. Raises DatasetError if the digest differs."""
     content = find(dataset.name)[1].read()
     digest = content.digest()
     check(dataset, digest)
@@ -81,7 +81,7 @@ def read_content(dataset: Dataset) -> tuple[Content, Dataset]:
 
 
 def files(dataset: Dataset) -> tuple[Path, ...]:
-    """The file of each training image, by rows; none where images have no files of their own."""
+    """Return the file of each training image, by rows; empty if images have no separate files."""
     content = read_content(dataset)[0]
     if isinstance(content, options.Shaped):
         content = content.content
@@ -92,23 +92,23 @@ def files(dataset: Dataset) -> tuple[Path, ...]:
 
 
 def load_records(dataset: Dataset, schema: pa.Schema) -> Records:
-    """The data set's records with the fields of the schema (one is `id`), read once per process.
+    """Return the data set's records with the fields of the schema (one is `id`), read once per process.
 
-    Raises DatasetError where their digest is not the pinned one, or where a record lacks a field.
+    Raises DatasetError if their digest differs, or if a record lacks a field.
     """
     with _loading:
         if (dataset.digest, str(schema)) not in _records:
             content, dataset = read_content(dataset)
             if not isinstance(content, RecordFile):
-                raise DatasetError(f"data set {dataset.name!r} holds images and no records; those are records:FILE")
+                raise DatasetError(f"data set {dataset.name!r} contains images, not records; use records:FILE")
             _records[dataset.digest, str(schema)] = content.records(schema)
         return _records[dataset.digest, str(schema)]
 
 
 def load_questions(dataset: Dataset) -> QuestionSet:
-    """The data set's questions with their gold answers, read once per process.
+    """Return the data set's questions with their gold answers, read once per process.
 
-    Raises DatasetError where their digest is not the pinned one, or where a file is damaged or holds none.
+    Raises DatasetError if their digest differs, or if a file is damaged or contains none.
     """
     with _loading:
         if dataset.digest not in _questions:
@@ -124,16 +124,15 @@ def _questions_of(dataset: Dataset, content: Content) -> QuestionSet:
     if isinstance(content, RecordFile):
         return questions_of_records(content.records(RECORD_SCHEMA), str(content.path))
     raise DatasetError(
-        f"data set {dataset.name!r} holds images and no questions; facts, facts-stated, squad, drop, squad:PATH, "
-        "drop:PATH and records:FILE hold them"
+        f"data set {dataset.name!r} contains images, not questions; use facts, facts-stated, squad, drop, squad:PATH, "
+        "drop:PATH or records:FILE"
     )
 
 
 def load_texts(dataset: Dataset, count: int = 0) -> tuple[str, ...]:
-    """The data set's texts: tickets, the field `text` of its records, or the contexts of its training questions, once.
+    """Return the data set's texts: tickets, the field `text` of records, or the distinct contexts of its questions.
 
-    The first `count` of them; 0: all. Raises DatasetError where there are fewer, where their digest is not the pinned
-    one, or where the data set holds none.
+    The first `count` texts; 0: all. Raises DatasetError if there are fewer or none, or if their digest differs.
     """
     texts = _all_texts(dataset)
     if count > len(texts):
@@ -152,23 +151,23 @@ def _all_texts(dataset: Dataset) -> tuple[str, ...]:
 
 
 def load_with_boxes(dataset: Dataset, correlation: float = 0.0) -> BoxedPictures:
-    """The data set's pictures with the boxes around their objects, found once per process.
+    """Return the data set's images with the boxes around their objects, indexed once per process.
 
-    Of digits-on-photos the scenes of `tasks.datasets.boxed.scenes`, whose backgrounds tell their digits with this
-    correlation, from 0 to 1; ValueError for one above 0 with any other set. DatasetError where the digest is not the
-    pinned one, a file is damaged, or the set has no boxed pictures.
+    For digits-on-photos, the scenes of `tasks.datasets.boxed.scenes`, whose backgrounds are correlated with their
+    digits, from 0 to 1. Raises ValueError for a correlation above 0 with any other set, and DatasetError if the digest
+    differs, a file is damaged, or the set has no boxed images.
     """
     if not 0 <= correlation <= 1:
         raise ValueError(f"correlation is {correlation}; it must be a share from 0 to 1")
     if correlation and dataset.name != SCENES:
         raise ValueError(
-            f"correlation is {correlation} with data set {dataset.name!r}; it must be 0, for only {SCENES} has one"
+            f"correlation is {correlation} with data set {dataset.name!r}; it must be 0, since only {SCENES} has one"
         )
     with _loading:
         if dataset.digest and (dataset.digest, correlation) in _boxed:
             return _boxed[dataset.digest, correlation]
         content = find(dataset.name)[1].read()
-        if isinstance(content, BoxedFiles):  # hundreds of gigabytes, which are read through once per machine
+        if isinstance(content, BoxedFiles):  # hundreds of gigabytes, which are read once per machine
             pictures = content.pictures(dataset.digest)
             check(dataset, pictures.digest)
             return _boxed.setdefault((pictures.digest, correlation), pictures)
@@ -182,18 +181,17 @@ def load_with_boxes(dataset: Dataset, correlation: float = 0.0) -> BoxedPictures
 def _scenes_of(dataset: Dataset, content: Content, correlation: float) -> BoxedPictures:
     if dataset.name == SCENES and isinstance(content, Blended) and isinstance(content.digits, Digits):
         return scenes.scenes(content.digits.text, content.encoded, correlation)
-    holding = f"{SCENES}, imagenet, imagenet:PATH and boxed:TABLE"
-    raise DatasetError(f"data set {dataset.name!r} holds no boxed pictures; {holding} hold them")
+    holding = f"{SCENES}, imagenet, imagenet:PATH or boxed:TABLE"
+    raise DatasetError(f"data set {dataset.name!r} contains no boxed images; use {holding}")
 
 
 def open_pictures(dataset: Dataset, held: Held = "auto") -> PictureSet:
-    """The data set's pictures by rows, however many there are. A DatasetError unless their digest is the pinned one.
+    """Open the data set's images by rows, for any number of images. Raises DatasetError if their digest differs.
 
-    `memory` is what `load` gives. `cache` is an Arrow file in the cache folder (`tasks.datasets.picture_cache`), which
-    is made where it is not there; then the set's own files are not read any more. `files` decodes each picture
-    whenever it is asked for, which takes reading all files once for the digest. `auto` is the first, and `cache` for
-    pictures that would take more than half of the memory that can be had: folders and lists, with their shape in the
-    name (`folder:PATH#224x224#rgb`). ValueError for another word.
+    `memory` uses `load`. `cache` is an Arrow file in the cache folder (`tasks.datasets.picture_cache`), written if it
+    does not exist; the set's own files are then no longer read. `files` decodes each image on demand and reads all
+    files once for the digest. `auto` is `memory`, or `cache` for images that would use more than half of the available
+    memory: folders and lists with a shape in the name (`folder:PATH#224x224#rgb`). Raises ValueError for another word.
     """
     if held not in get_args(Held):
         raise ValueError(f"held is {held!r}; it must be one of {', '.join(get_args(Held))}")
@@ -208,24 +206,24 @@ def open_pictures(dataset: Dataset, held: Held = "auto") -> PictureSet:
 
 
 def open_files(dataset: Dataset) -> PictureSet:
-    """The pictures in their files where they can be decoded by rows, else in memory."""
+    """Return the images in their files if they can be decoded by rows, otherwise in memory."""
     source = find(dataset.name)[1]
     return load(dataset) if source.by_rows is None else decode_by_rows(dataset, source)
 
 
 def is_large(source: Source) -> bool:
-    """Whether the source's images are known to take more memory than may be loaded."""
+    """Whether the source's images are known to exceed the memory limit of loaded sets."""
     return source.by_rows is not None and source.by_rows().size() > SHARE * hardware.available_memory()
 
 
 def _is_large_in_cache(dataset: Dataset) -> bool:
-    """`is_large` for a set that has been written into the cache, without reading its own files."""
+    """Return `is_large` for a set in the cache, without reading its own files."""
     path = path_of(dataset.digest)
     return path.is_file() and path.stat().st_size > SHARE * hardware.available_memory()
 
 
 def decode_by_rows(dataset: Dataset, source: Source) -> PictureSet:
-    """The images, decoded from their files by rows; DatasetError where they can only be read all together."""
+    """Return images that are decoded from their files by rows. Raises DatasetError if this is not supported."""
     if source.by_rows is None:
         raise DatasetError(
             f"data set {dataset.name!r} cannot be decoded by rows; folder:PATH and list:FILE can, with both a size and "

@@ -1,16 +1,15 @@
 """CelebA's aligned faces as torchvision lays them out, cut to the face and resized.
 
-FOLDER/img_align_celeba/000001.jpg ...    202,599 pictures, 178 wide and 218 high
+FOLDER/img_align_celeba/000001.jpg ...    202,599 images, 178 wide and 218 high
 FOLDER/list_eval_partition.txt            a line for each: its name, and 0 (train), 1 (validation) or 2 (test)
 
-Training images are those of partition 0; the test split holds partition 1, the validation images, and partition 2 is
-not read: van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", compare with the
-validation images and test on none. A picture is cut to columns 15 to 162 and rows 40 to 187, 148 x 148, and resized
-with Pillow's bilinear filter (whose support grows with the shrinking), which is what torchvision's Resize does with a
-picture: the published preparation. The set has no classes.
+Partition 0 is the training split, partition 1 (validation) the test split, and partition 2 is not read: van den Burg &
+Williams 2021, "On memorization in probabilistic deep generative models", compare with the validation images and use no
+test images. An image is cropped to columns 15 to 162 and rows 40 to 187, 148 x 148, and resized with Pillow's bilinear
+filter (with antialiasing), as by torchvision's Resize: the published preparation. The set has no classes.
 
-Hashing takes a thirtieth of a second for a thousand pictures, decoding half a second of one core: a minute and a half
-for all, in every process that asks for them.
+For a thousand images, hashing takes a thirtieth of a second and decoding half a second of one core. Decoding all images
+takes a minute and a half in every process.
 
 Liu, Luo, Wang & Tang 2015, "Deep learning face attributes in the wild".
 """
@@ -42,14 +41,14 @@ SIZE = (32, 32)
 
 @dataclass(frozen=True)
 class CelebaContent:
-    """The pictures' files, which are read on demand, since together they are more than a gigabyte."""
+    """The image files, which are read on demand, since they exceed a gigabyte."""
 
     train: tuple[Path, ...]
     validation: tuple[Path, ...]
     size: tuple[int, int] = SIZE
 
     def digest(self) -> str:
-        """The digest of the files' bytes in their order, the splits and the size; no path. Nothing is decoded."""
+        """The digest of the files' bytes in order, the splits and the size, without paths. Decodes no file."""
         digests = [
             [hashlib.sha256(held).hexdigest() for held in map_in_threads(file_bytes, files)]
             for files in (self.train, self.validation)
@@ -62,7 +61,7 @@ class CelebaContent:
         return Images(train, labels[0], validation, labels[1], classes=1)
 
     def faces(self, files: Sequence[Path]) -> Pixels:
-        """The files' faces (n, h, w, 3). Beside them at most `pictures.TOGETHER` decoded pictures are in memory."""
+        """Decode the files' faces (n, h, w, 3), with at most `pictures.TOGETHER` full images in memory."""
         out = np.empty((len(files), *self.size, 3), np.uint8)
         for row, shown in enumerate(map_in_threads(lambda path: face(path, self.size), files)):
             out[row] = shown
@@ -70,9 +69,9 @@ class CelebaContent:
 
 
 def source(folder: Path, options: Options = AS_THEY_ARE) -> Source | None:
-    """The folder's faces, in the size of the options, if any; None unless list and pictures are both there.
+    """Return the folder's faces, in the size of the options, if any; None unless list and images both exist.
 
-    Raises DatasetError, naming the malformed line of the list.
+    Raises DatasetError with the first malformed line of the list.
     """
     listed, pictures = folder / PARTITIONS, folder / PICTURES
     if not (listed.is_file() and pictures.is_dir()):
@@ -84,14 +83,14 @@ def source(folder: Path, options: Options = AS_THEY_ARE) -> Source | None:
 
 
 def partitions(listed: Path, pictures: Path) -> dict[str, list[str]]:
-    """The names of each split's pictures in the list's order, all of them files in the folder of pictures."""
+    """Return the names of each split's images in the order of the list; all are files in the folder of images."""
     try:
         lines = listed.read_text(encoding="utf-8").splitlines()
         there = {entry.name for entry in os.scandir(pictures)}
     except OSError as error:
         raise unreadable(error.filename, error) from None
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{listed} is no text in UTF-8: {error}") from None
+        raise DatasetError(f"{listed} is not text in UTF-8: {error}") from None
     names: dict[str, list[str]] = {split: [] for split in SPLITS.values()}
     met: set[str] = set()
     for number, line in enumerate(lines, start=1):
@@ -102,29 +101,29 @@ def partitions(listed: Path, pictures: Path) -> dict[str, list[str]]:
         at = f"{listed}, line {number}"
         if split is None:
             allowed = ", ".join(f"{digit} ({of})" for digit, of in SPLITS.items())
-            raise DatasetError(f"{at} is {line!r}; it must be a picture's name and one of {allowed}")
+            raise DatasetError(f"{at} is {line!r}; expected an image's name and one of {allowed}")
         if name in met:
-            raise DatasetError(f"{at} names {name} again; a picture must be listed once")
-        # Pictures of the test split are not read and may be absent.
+            raise DatasetError(f"{at} names {name} again; list each image once")
+        # Images of the test split are not read and may be missing.
         if name not in there and split != "test":
             raise DatasetError(f"{at} names {name}, but there is no file {pictures / name}")
         met.add(name)
         names[split].append(name)
     for split in ("train", "validation"):
         if not names[split]:
-            raise DatasetError(f"{listed} names no picture of the {split} split")
+            raise DatasetError(f"{listed} names no image of the {split} split")
     return names
 
 
 def face(path: Path, size: tuple[int, int]) -> Pixels:
-    """One picture's face (h, w, 3)."""
+    """Decode the face (h, w, 3) in one image."""
     try:
         picture = pixels(file_bytes(path), channels=3)
     except PictureError as error:
         raise DatasetError(f"{path} {error}") from None
     if picture.shape[:2] != (HEIGHT, WIDTH):
         high, wide = picture.shape[:2]
-        raise DatasetError(f"{path} is {high} x {wide}; CelebA's aligned pictures are {HEIGHT} x {WIDTH}")
+        raise DatasetError(f"{path} is {high} x {wide}; CelebA's aligned images are {HEIGHT} x {WIDTH}")
     cut = np.ascontiguousarray(picture[TOP : TOP + SIDE, LEFT : LEFT + SIDE])
     shown: Pixels = as_shape(cut[None], (*size, 3))[0]
     return shown

@@ -1,10 +1,10 @@
-"""The one numbering of classes: of folders, lists, Parquet files, tables of boxes and arrays of labels.
+"""The numbering of classes for folders, lists, Parquet files, tables of boxes and arrays of labels.
 
-Classes are the different labels that occur, in natural order: numbers by their value (1, 2, 10), text with its runs of
-digits read as numbers (img2 before img10). If all labels are numbers, 1 and 1.0 are one class, since pandas writes
-whole numbers as fractions wherever a column has a gap, and so are 0.5 and 0.50; a file's type of number changes no
-name. A class is named as its label is written; numbers need not begin at 0, and gaps between them are no classes. Names
-that a file declares for its numbers (`ClassLabel` of the Hugging Face hub) keep the order in which they are declared.
+Classes are the distinct labels in natural order: numbers by value (1, 2, 10), text with runs of digits compared as
+numbers (img2 before img10). If all labels are numbers, 1 and 1.0 are one class, since pandas writes integers as floats
+if a column has a gap, and so are 0.5 and 0.50; the type of number in a file does not change names. The name of a class
+is its label as written. Numbers need not begin at 0, and missing numbers are not classes. Names that a file declares
+for its numbers (`ClassLabel` of the Hugging Face hub) keep the declared order.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ DIGITS = re.compile(r"([0-9]+)")
 
 
 class LabelError(ValueError):
-    """Labels cannot be numbered; the message follows the name of the file that they are in."""
+    """Labels cannot be numbered. The message follows the name of their file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """The names of classes in their order, and the number of each image's class, (n,)."""
+    """The names of classes in order, and the number of each image's class, (n,)."""
 
     names: tuple[str, ...]
     labels: NDArray[np.int64]
 
 
 def number_classes(labels: Sequence[str], declared: Sequence[str] = ()) -> Classes:
-    """The classes of these labels. `declared` are names that all must occur and whose order is kept.
+    """Return the classes of these labels. `declared` are names in a fixed order, all of which must occur.
 
     Raises LabelError if a declared class does not occur.
     """
@@ -50,18 +50,18 @@ def number_classes(labels: Sequence[str], declared: Sequence[str] = ()) -> Class
         spelling = {label: shorten_number(label) for label in labels}
     repeated = next((name for name in declared if declared.count(name) > 1), None)
     if repeated is not None:
-        raise LabelError(f"declares the class {repeated!r} twice; each must have a name of its own")
+        raise LabelError(f"declares the class {repeated!r} twice; names must differ")
     occurring = set(spelling.values())
     for name in declared:
         if name not in occurring:
-            raise LabelError(f"declares the class {name!r}, which no picture has; leave it out of the names")
+            raise LabelError(f"declares the class {name!r}, which no image has; remove it from the names")
     names = tuple(declared) or tuple(sorted(occurring, key=_natural_key))
     numbers = {name: number for number, name in enumerate(names)}
     return Classes(names, np.array([numbers[spelling[label]] for label in labels], np.int64))
 
 
 def number_published(labels: Sequence[str], names: Sequence[str], count: int) -> Classes:
-    """The classes of a published set, which are those of all its images: the numbers below `count`, or these names.
+    """Return the classes of a published set, all numbers below `count` or all these names, even if some do not occur.
 
     Raises LabelError for another label.
     """
@@ -74,14 +74,14 @@ def number_published(labels: Sequence[str], names: Sequence[str], count: int) ->
 
 
 def number_array(labels: NDArray[Any]) -> Classes:
-    """The classes of an array of whole numbers, (n,). Raises LabelError for other numbers."""
+    """Return the classes of an array of integers, (n,). Raises LabelError for other numbers."""
     different, places = np.unique(labels, return_inverse=True)
     classes = number_classes([_label_text(value) for value in _plain_numbers(different)])
     return Classes(classes.names, classes.labels[places])
 
 
 def _natural_key(label: str) -> tuple[Any, ...]:
-    """What labels are sorted by: numbers by their value, before text with its runs of digits as numbers."""
+    """Return the sort key of a label: numbers by value, before text with runs of digits as numbers."""
     if NUMBER.fullmatch(label):
         return 0, Decimal(shorten_number(label)), label
     parts = [int(part) if number % 2 else part for number, part in enumerate(DIGITS.split(label))]
@@ -89,7 +89,7 @@ def _natural_key(label: str) -> tuple[Any, ...]:
 
 
 def shorten_number(label: str) -> str:
-    """A number without zeros at the end of its fraction; other text unchanged."""
+    """Remove trailing zeros from the decimals of a number; return other text unchanged."""
     number = NUMBER.fullmatch(label)
     if number is None:
         return label
@@ -97,7 +97,7 @@ def shorten_number(label: str) -> str:
 
 
 def _label_text(value: Any) -> str:
-    """A label as text, empty where there is none. Raises LabelError for what is neither text nor a number."""
+    """Return a label as text, empty if missing. Raises LabelError for values that are neither text nor numbers."""
     if isinstance(value, str | bool | int):
         return str(value).strip()
     if isinstance(value, float | Decimal) and math.isfinite(value):
@@ -108,7 +108,7 @@ def _label_text(value: Any) -> str:
 
 
 def _plain_numbers(values: NDArray[Any]) -> list[Any]:
-    """The values of an array; a float32 or float16 as the number that it is written as, 0.1 and not 0.10000000149."""
+    """Return the values of an array; float32 and float16 as printed, 0.1 and not 0.10000000149."""
     if values.dtype.kind != "f" or values.dtype.itemsize > FLOAT32_BYTES:
         plain: list[Any] = values.tolist()
         return plain
@@ -116,7 +116,7 @@ def _plain_numbers(values: NDArray[Any]) -> list[Any]:
 
 
 def column_values(column: pa.ChunkedArray) -> list[Any]:
-    """The cells of a column of labels, None for nothing; short floats as `_plain_numbers` gives them."""
+    """Return the cells of a column of labels, None for missing ones; short floats as in `_plain_numbers`."""
     import pyarrow as pa
 
     if pa.types.is_float32(column.type) or pa.types.is_float16(column.type):
@@ -126,7 +126,7 @@ def column_values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def declared_names(metadata: Mapping[bytes, bytes] | None, column: str) -> tuple[str, ...]:
-    """The names of the classes that a column's whole numbers stand for, by the metadata of the Hugging Face hub."""
+    """Return the class names of a column's integers from the metadata of the Hugging Face hub."""
     try:
         features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
         names = features[column]["names"]
@@ -136,12 +136,12 @@ def declared_names(metadata: Mapping[bytes, bytes] | None, column: str) -> tuple
 
 
 def name_label(value: Any, names: Sequence[str]) -> str:
-    """A label by its declared name, empty where there is none. Raises LabelError for a number without a name."""
+    """Return a label by its declared name, empty if missing. Raises LabelError for a number without a name."""
     if not names or isinstance(value, str | bool):
         return _label_text(value)
     number = _label_text(value)
     if "." in number:
-        raise LabelError(f"is {number}; the file's metadata has names for whole numbers alone")
+        raise LabelError(f"is {number}; the file's metadata has names for integers only")
     if number and not 0 <= int(number) < len(names):
-        raise LabelError(f"is {number}; the names in the file's metadata are those of 0 to {len(names) - 1}")
+        raise LabelError(f"is {number}; the file's metadata has names for 0 to {len(names) - 1}")
     return names[int(number)] if number else ""

@@ -1,7 +1,7 @@
-"""Exact copies among training images: they are one record, with one coin and in one split, in every audit.
+"""Exact copies among training images: they count as one record, with one coin and in one split, in every audit.
 
-Two images are copies if they have the same pixels as they are trained on, or were made of the same image. Their labels
-may differ. Without this rule copies hide memory: a model that is trained without a record has its copies.
+Two images are copies if they have the same pixels in training, or come from the same image. Their labels may differ.
+Without this rule copies hide memory: a model that is trained without a record would be trained on its copies.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _groups: WeakKeyDictionary[Images, Rows] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class CopyCount:
-    """The groups of exact copies among some records, the images in these groups, and the records there are.
+    """The numbers of groups of exact copies, of images in these groups, and of records.
 
-    Copies count as one record. All are 0 if there are no copies; `things` are what the records are made of.
+    Copies count as one record. All numbers are 0 if there are no copies; `things` names the items.
     """
 
     groups: int = 0
@@ -40,9 +40,9 @@ class CopyCount:
 
 
 def groups_of(images: Images, rows: Rows) -> Rows:
-    """The group of each of these training images: those that belong together, such as a patient's, and exact copies.
+    """Return the group of each of these training images: images of one patient, for example, and exact copies.
 
-    A group's number is the smallest of `train_groups` in it; without these it is the row of the first copy.
+    The number of a group is the smallest of its `train_groups`; without these, the row of the first copy.
     """
     if images not in _groups:
         _groups[images] = _join_groups(images)
@@ -50,7 +50,7 @@ def groups_of(images: Images, rows: Rows) -> Rows:
 
 
 def _join_groups(images: Images) -> Rows:
-    """The group of every training image, (n,): connected by a common group, content or origin."""
+    """Return the group of every training image, (n,): images connected by a common group, content or origin."""
     count = len(images.train_images)
     every = np.arange(count)
     own = every if images.train_groups is None else images.train_groups
@@ -72,7 +72,7 @@ def _join_groups(images: Images) -> Rows:
 
 
 def first_copies(images: Images) -> Rows:
-    """The first training image with the same pixels as each, (n,): its own row if there is none before it."""
+    """Return the first training image with the same pixels as each, (n,)."""
     if images not in _first_copies:
         every = np.arange(len(images.train_images))
         _first_copies[images] = every if _is_outline(images) else first_rows(contents(images.train_images))
@@ -80,31 +80,31 @@ def first_copies(images: Images) -> Rows:
 
 
 def _is_outline(images: Images) -> bool:
-    """Whether the images are the blank ones of a data set that is planned and priced without its files."""
+    """Whether the images are blank, from a data set that is planned and priced without its files."""
     return images.train_images.strides[0] == 0
 
 
 def first_rows(digests: Digests) -> Rows:
-    """The first row with the same digest as each row, (n,)."""
+    """Return the first row with the same digest as each row, (n,)."""
     whole = np.ascontiguousarray(digests).view(np.dtype((np.void, digests.shape[1])))[:, 0]
     _, first, inverse = np.unique(whole, return_index=True, return_inverse=True)
     return first[inverse].astype(np.int64)
 
 
 def distinct_rows(images: Images, rows: Rows) -> Rows:
-    """The first of each image's exact copies among these rows, in the order given: one row for each record."""
+    """Return the first row of each set of exact copies among these rows, in order: one row per record."""
     _, places = np.unique(first_copies(images)[rows], return_index=True)
     return rows[np.sort(places)]
 
 
 def count_copies(images: Images, rows: Rows) -> CopyCount:
-    """The groups of exact copies among these training images."""
+    """Count the groups of exact copies among these training images."""
     return count_groups(first_copies(images)[rows])
 
 
 def count_groups(groups: Iterable[Hashable], things: str = "images") -> CopyCount:
-    """The groups of several records, from the group of each, (n,), which may be any value, such as a whole text."""
-    # An array of texts would give each of them the memory of the longest.
+    """Count the groups of several records, from the group of each, (n,), which may be any value, such as a text."""
+    # An array of texts would use the memory of the longest for each.
     sizes = Counter(groups.tolist() if isinstance(groups, np.ndarray) else groups)
     repeated = [size for size in sizes.values() if size > 1]
     if not repeated:
@@ -113,9 +113,9 @@ def count_groups(groups: Iterable[Hashable], things: str = "images") -> CopyCoun
 
 
 def contents(pixels: Pixels, rows: Rows | None = None) -> Digests:
-    """The SHA-256 of each image (n, h, w, c), or of those in some rows: height, width and channels, and its bytes.
+    """Return the SHA-256 of each image (n, h, w, c), or of some rows: height, width and channels, and its bytes.
 
-    600,000 colour images of 32x32 take four seconds of one core.
+    Takes four seconds of one core for 600,000 colour images of 32x32.
     """
     chosen = range(len(pixels)) if rows is None else rows
     shape = hashlib.sha256(np.array(pixels.shape[1:], "<u4").tobytes())

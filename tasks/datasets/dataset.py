@@ -1,7 +1,7 @@
-"""A data set: how it is found, and what it is.
+"""A data set: its name and the digest of its content.
 
-The name says where to look; the digest of the content says what was found, and is all that a key sees. The content does
-not depend on where its files lie and how they are packed.
+The name determines the location; the digest identifies the content, and is the only part of a key. The content does not
+depend on the location and the packing of its files.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ HEXADECIMAL = re.compile(r"[0-9a-f]+")
 
 
 class DatasetError(Unavailable):
-    """A data set is unknown, absent, damaged, or not the one that was pinned: one line for the user."""
+    """A data set is unknown, missing, damaged, or differs from the pinned one. The message is for the user."""
 
 
 class UnknownDataset(DatasetError):
-    """No data set is called that, or it has no such option: the name is wrong, whatever files there are."""
+    """The name or an option of a data set is invalid, regardless of the files."""
 
 
 def unreadable(path: Path, error: OSError) -> DatasetError:
@@ -32,7 +32,7 @@ def unreadable(path: Path, error: OSError) -> DatasetError:
 
 
 def file_bytes(path: Path) -> bytes:
-    """The bytes of a regular file; DatasetError where it cannot be read."""
+    """Return the bytes of a regular file. Raises DatasetError if it cannot be read."""
     try:
         return regular_bytes(path)
     except OSError as error:
@@ -40,7 +40,7 @@ def file_bytes(path: Path) -> bytes:
 
 
 def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal; DatasetError where it cannot be read."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal. Raises DatasetError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -56,7 +56,7 @@ class Dataset(PinnedName):
     written_digest: ClassVar[re.Pattern[str]] = HEXADECIMAL
 
     def named(self) -> Dataset:
-        """The same without the folders that a path of the user's has in its name."""
+        """Return the data set without the folders of a user's path."""
         kind, colon, path = self.name.partition(":")
         return Dataset(f"{kind}:{PurePath(path).name}", self.digest) if colon else self
 

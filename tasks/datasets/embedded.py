@@ -1,6 +1,6 @@
-"""Images that come with the installation: scikit-learn's handwritten digits and two photographs, and digits on photos.
+"""Images that are part of the installation: scikit-learn's digits and two photographs, and digits on photographs.
 
-The files are read where the package lies; scikit-learn itself is never imported.
+The files are read from scikit-learn's folder, without importing the package.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SIDE = 28  # pixels, the size of MNIST's images
 
 @dataclass(frozen=True)
 class Digits:
-    """1,797 handwritten digits as text: 64 grey levels 0 to 16 and a label per line.
+    """1,797 handwritten digits as text: 64 grey levels from 0 to 16 and a label per line.
 
     Alpaydin & Kaynak 1998, "Optical Recognition of Handwritten Digits", UCI; the test part, as in scikit-learn.
     Every fifth image (rows 0, 5, 10, ...) is in the test split: 360 of them, 1,437 for training.
@@ -48,18 +48,18 @@ class Digits:
         return Images(images[~test], labels[~test], images[test], labels[test], classes=10)
 
     def levels(self) -> tuple[NDArray[np.int64], Labels]:
-        """All digits (n, 8, 8) with their levels from 0 to 16, and their labels (n,)."""
+        """All digits (n, 8, 8), with levels from 0 to 16, and their labels (n,)."""
         rows = np.array([line.split(b",") for line in self.text.split()], np.int64)  # (n, 65)
         return rows[:, :64].reshape(-1, 8, 8), rows[:, 64]
 
 
 @dataclass(frozen=True)
 class Photos:
-    """Natural patches: the photographs of a temple and a flower cut into 28x28 grey squares that do not overlap.
+    """Natural patches: the photographs of a temple and a flower, cut into disjoint 28x28 grey squares.
 
-    Squares are taken row by row from the top left corner, the temple's first; what is left at the right and bottom
-    edges is dropped. Every fifth is in the training split and the others in the test split, which is what a probe
-    set is read from. They show no class: every label is 0.
+    Squares are taken row by row from the top left corner, beginning with the temple; partial squares at the right and
+    bottom edges are dropped. Every fifth square is in the training split and the others in the test split, which is the
+    source of probe sets. There are no classes: every label is 0.
     """
 
     encoded: tuple[bytes, ...]
@@ -86,7 +86,7 @@ def photos_source() -> Source:
 
 
 def photographs() -> tuple[Path, ...]:
-    """The photographs of a temple and of a flower."""
+    """Return the files of the photographs of a temple and a flower."""
     return tuple(_sklearn_folder() / "images" / name for name in ("china.jpg", "flower.jpg"))
 
 
@@ -94,16 +94,16 @@ def _sklearn_folder() -> Path:
     spec = importlib.util.find_spec("sklearn")
     if spec is None or spec.origin is None:
         raise DatasetError(
-            f"the embedded images come with scikit-learn, which is not installed: {install_command([SCIKIT_LEARN])}"
+            f"the embedded images require scikit-learn, which is not installed: {install_command([SCIKIT_LEARN])}"
         )
     return Path(spec.origin).parent / "datasets"
 
 
 def enlarge_images(images: NDArray[np.int64], side: int) -> Pixels:
-    """Square images (n, s, s) of levels 0 to 16 as (n, side, side) bytes: bilinear, 16 becoming 255, half rounded up.
+    """Enlarge square images (n, s, s) of levels 0 to 16 to (n, side, side) bytes: bilinear, 16 becomes 255.
 
-    Two multiplications by the interpolation matrix, rows then columns, in whole numbers: exact, so the same bytes on
-    every machine.
+    Half is rounded up. The two multiplications by the interpolation matrix, for rows and then columns, use integers, so
+    that the result is identical on every machine.
     """
     weights = bilinear_weights(images.shape[1], side)
     scale = 2 * side
@@ -114,9 +114,9 @@ def enlarge_images(images: NDArray[np.int64], side: int) -> Pixels:
 
 
 def bilinear_weights(small: int, large: int) -> NDArray[np.int64]:
-    """The (large, small) matrix of linear interpolation between pixel centres, times 2 * large.
+    """Return the (large, small) matrix of linear interpolation between pixel centres, times 2 * large.
 
-    Pixel i of the result lies at (i + 1/2) small / large - 1/2 of the original, moved inside [0, small - 1].
+    Pixel i of the result is at (i + 1/2) small / large - 1/2 of the original, clipped to [0, small - 1].
     """
     scale = 2 * large
     places = np.clip((2 * np.arange(large) + 1) * small - large, 0, (small - 1) * scale)
@@ -128,7 +128,7 @@ def bilinear_weights(small: int, large: int) -> NDArray[np.int64]:
 
 
 def cut_squares(image: Pixels, side: int) -> Pixels:
-    """The (n, side, side, c) squares of an image (h, w, c) that do not overlap, row by row from the top left."""
+    """Return the disjoint (n, side, side, c) squares of an image (h, w, c), row by row from the top left."""
     down, across = image.shape[0] // side, image.shape[1] // side
     grid = image[: down * side, : across * side].reshape(down, side, across, side, -1)
     return np.ascontiguousarray(grid.transpose(0, 2, 1, 3, 4)).reshape(-1, side, side, image.shape[2])
@@ -144,17 +144,17 @@ BLENDED_SEED = 0
 
 @dataclass(frozen=True)
 class Blended:
-    """Digits on photographs, a second source of the digits' domain, made of real images.
+    """Digits on photographs: a second source of the digits' domain, made from real images.
 
-    Each digit is blended onto a square of a photograph by the absolute difference of the two, |square - digit|,
-    which turns the square's levels over where there is ink. The squares are as large as the digits and lie anywhere
-    in the two photographs that `photos` is cut from, every place being equally likely; the photographs are grey, as
-    the digits are. Row i of each split is row i of the digits' split, on a square of its own and with its label.
+    Each digit is blended with a square of a photograph by the absolute difference of the two, |square - digit|, which
+    inverts the levels of the square under the ink. The squares have the size of the digits and uniformly random
+    positions in the two photographs of `photos`; the photographs are grey like the digits. Row i of each split is row i
+    of the digits' split, on a separate square and with the same label.
 
-    An image's origin is its digit's: who needs a source that holds none of the digits of another takes other rows.
+    The origin of an image is its digit. A source without the digits of another one must use other rows.
 
-    Ganin et al. 2016, "Domain-adversarial training of neural networks", JMLR 17, section 5.2.4 (MNIST-M), who blend
-    onto colour photographs of BSDS500.
+    Ganin et al. 2016, "Domain-adversarial training of neural networks", JMLR 17, section 5.2.4 (MNIST-M), who use
+    colour photographs of BSDS500.
     """
 
     digits: Content
@@ -181,15 +181,15 @@ def blended_source(digits: Source) -> Source:
 
 
 def blend_digits(digits: Pixels, photographs: Sequence[Pixels], split: str) -> Pixels:
-    """|square - digit| of each digit (n, h, w, 1) and its square of a photograph (height, width, 1).
+    """Return |square - digit| for each digit (n, h, w, 1) and its square of a photograph (height, width, 1).
 
-    A row's square depends on the row and the split, and not on how many rows there are.
+    The square of a row depends on the row and the split, not on the number of rows.
     """
     height, width = digits.shape[1:3]
     smallest = np.min([photo.shape[:2] for photo in photographs], axis=0)
     if digits.shape[3] != 1 or height > smallest[0] or width > smallest[1]:
         most = f"grey and at most {smallest[0]} x {smallest[1]}"
-        raise DatasetError(f"digits to lay on photographs are {digits.shape[1:]}; they must be {most}")
+        raise DatasetError(f"digits to blend with photographs are {digits.shape[1:]}; expected {most}")
     every = [sliding_window_view(photo[..., 0], (height, width)) for photo in photographs]
     ends = np.cumsum([windows.shape[0] * windows.shape[1] for windows in every])
     places = seeds.generator(BLENDED_SEED, "squares", split).integers(ends[-1], size=len(digits))

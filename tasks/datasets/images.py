@@ -1,4 +1,4 @@
-"""Labelled images in two splits: in memory, or read by rows wherever their pixels lie, as in a cache on the disk."""
+"""Labelled images in two splits: in memory, or read by rows, for example from a cache on disk."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tasks.datasets.dataset import DatasetError
 
 Pixels = NDArray[np.uint8]  # (n, height, width, channels)
 Labels = NDArray[np.int64]  # (n,), each in [0, classes)
-Indices = NDArray[np.integer]  # (n,), each in [0, len(rows)), in any order and as often as wished
+Indices = NDArray[np.integer]  # (n,), each in [0, len(rows)), in any order, with or without repeats
 
 
 class PictureRows(Protocol):
-    """Equally shaped pictures with a label each, as of one split."""
+    """Images of one shape with labels, such as a split."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -29,11 +29,11 @@ class PictureRows(Protocol):
     def __len__(self) -> int: ...
 
     def pixels(self, rows: Indices) -> Pixels:
-        """These pictures, (rows, height, width, channels). DatasetError where they cannot be read."""
+        """Return these images, (rows, height, width, channels). Raises DatasetError if they cannot be read."""
 
 
 class PictureSet(Protocol):
-    """A training and a test split of equally shaped pictures. It is hashed by what it is, not by its content."""
+    """A training and a test split of images of one shape. Hashed by identity, not by content."""
 
     @property
     def train(self) -> PictureRows: ...
@@ -46,7 +46,7 @@ class PictureSet(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the classes, where they have any."""
+        """The names of the classes, if any."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -55,7 +55,7 @@ class PictureSet(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class InMemory:
-    """Pictures of an array."""
+    """Images in an array."""
 
     images: Pixels  # (n, h, w, c)
     labels: Labels
@@ -74,7 +74,7 @@ class InMemory:
 
 @dataclass(frozen=True, eq=False)
 class Extended:
-    """Pictures followed by more of the same shape: the first of those has the row after the last of these."""
+    """Images followed by additional images of the same shape, whose rows continue those of the first."""
 
     rows: PictureRows
     more: Pixels  # (m, h, w, c)
@@ -120,17 +120,17 @@ def pixel_bytes(pictures: PictureSet) -> int:
     return (len(pictures.train) + len(pictures.test)) * height * width * channels
 
 
-TOGETHER = 1 << 18  # pixels whose shape is changed at one time: as wide numbers they still fit into a cache
+TOGETHER = 1 << 18  # pixels converted at a time, so that they fit into a cache as wide numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A training and a test split of equally shaped images. The arrays are read-only, and a process has them once.
+    """A training and a test split of images of one shape. The arrays are read-only and loaded once per process.
 
-    Training images may come in groups that belong together, such as a patient's, and be made of other images: then
-    `train_groups` numbers each one's group and `train_origins` holds the SHA-256 of what it was made of (its pixels as
-    `tasks.datasets.mixtures` digests them). None where every image is a group of its own, and made of no other.
-    `notes` are one-line warnings of the reader, for `tasks.datasets.notes`.
+    Training images may belong together, such as those of a patient, and may derive from other images. `train_groups`
+    then numbers the group of each image, and `train_origins` contains the SHA-256 of its original (of its pixels, as in
+    `tasks.datasets.mixtures`). None if every image is a separate group, or derives from no other. `notes` are one-line
+    warnings of the reader, for `tasks.datasets.notes`.
     """
 
     train_images: Pixels
@@ -138,7 +138,7 @@ class Images:
     test_images: Pixels
     test_labels: Labels
     classes: int
-    names: tuple[str, ...] = ()  # of the classes, where they have any
+    names: tuple[str, ...] = ()  # of the classes, if any
     train_groups: NDArray[np.int64] | None = None  # (n,)
     train_origins: NDArray[np.uint8] | None = None  # (n, 32)
     notes: tuple[str, ...] = ()
@@ -182,17 +182,17 @@ def _check_split(name: str, images: Pixels, labels: Labels, classes: int) -> Non
     if not len(images):
         raise DatasetError(f"the {name} split has no images")
     if labels.min() < 0 or labels.max() >= classes:
-        raise DatasetError(f"{name} labels reach from {labels.min()} to {labels.max()}; expected 0 to {classes - 1}")
+        raise DatasetError(f"{name} labels range from {labels.min()} to {labels.max()}; expected 0 to {classes - 1}")
 
 
 def check_about(name: str, values: NDArray[Any] | None, shape: tuple[int, ...]) -> None:
-    """Raise DatasetError unless the values, where given, have this shape: an entry for each training image."""
+    """Raise DatasetError unless the values, if given, have this shape: an entry for each training image."""
     if values is not None and values.shape != shape:
         raise DatasetError(f"the {name} of the training images are {values.shape}; expected {shape}")
 
 
 def luma(images: Pixels) -> Pixels:
-    """Grey images (n, h, w, 1) of RGB images (n, h, w, 3): 0.299 R + 0.587 G + 0.114 B, rounded.
+    """Convert RGB images (n, h, w, 3) to grey images (n, h, w, 1): 0.299 R + 0.587 G + 0.114 B, rounded.
 
     ITU-R BT.601-7, section 2.5.1, with the weights in 65536ths that Pillow uses.
     """
@@ -201,10 +201,10 @@ def luma(images: Pixels) -> Pixels:
 
 
 def as_shape(images: Pixels, shape: tuple[int, int, int]) -> Pixels:
-    """The images (n, h, w, c) in another (height, width, channels): made grey first, resized, then made RGB.
+    """Convert images (n, h, w, c) to another (height, width, channels): first to grey, then resized, then to RGB.
 
-    Resizing is Pillow's bilinear filter, whose support grows when it shrinks an image, so nothing is skipped. Images
-    that have the shape are returned as they are. Of others there is the result and little else in memory beside them.
+    Resizing uses Pillow's bilinear filter with antialiasing. Images that already have the shape are returned unchanged.
+    Memory use is little more than the result.
     """
     height, width, channels = shape
     if channels not in (1, 3):
@@ -229,7 +229,7 @@ def _convert_shape(images: Pixels, height: int, width: int, channels: int) -> Pi
 
 
 def resize_images(images: Pixels, height: int, width: int) -> Pixels:
-    """The images (n, h, w, c) at another height and width."""
+    """Resize images (n, h, w, c) to another height and width."""
     from PIL import Image
 
     out = np.empty((len(images), height, width, images.shape[3]), np.uint8)

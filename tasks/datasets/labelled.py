@@ -1,8 +1,8 @@
 """Labelled images of a user: read, decoded and resized to one shape, from any kind of file.
 
-Folders (`tasks.datasets.picture_folder`), lists (`picture_table`) and Parquet files (`parquet`) all end here, so that
-the same images with the same labels are the same data set: equal pixels, classes and digest. Rows are numbered in a
-random order (`tasks.datasets.row_order`), not in that of the files.
+Folders (`tasks.datasets.picture_folder`), lists (`picture_table`) and Parquet files (`parquet`) all use this module, so
+that the same images with the same labels are the same data set: equal pixels, classes and digest. Rows are numbered in
+a random order (`tasks.datasets.row_order`), not in the order of the files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RULE = "labelled pictures 2"
 class Labelled:
     """An image, the index of its class and its split: a file, or a `row` of a table.
 
-    `is_drawn` if the user gave no split. Copies of one file are then moved into the split of the first.
+    `is_drawn` if the user set no split. Copies of one file are then moved into the split of the first.
     """
 
     path: Path
@@ -51,7 +51,7 @@ Reader = Callable[[Labelled], bytes]
 
 
 def read_file(entry: Labelled) -> bytes:
-    """The encoded image in a file; DatasetError where it cannot be read."""
+    """Return the encoded image in a file. Raises DatasetError if it cannot be read."""
     return file_bytes(entry.path)
 
 
@@ -75,18 +75,18 @@ class LabelledContent:
         return Images(train, train_labels, test, test_labels, len(self.names), self.names, notes=self.notes)
 
     def stack_split(self, split: Split, channels: int) -> Pixels:
-        """All images of a split (n, h, w, c); a DatasetError unless all of the set have one size."""
+        """Return all images of a split (n, h, w, c). Raises DatasetError unless all images of the set have one size."""
         first = self.pictures[0].shape
         chosen = split_places(self.entries, split)
         out = np.empty((len(chosen), *first[:2], channels), np.uint8)
         for row, at in enumerate(chosen):
-            out[row] = self.pictures[at]  # grey among coloured ones is repeated
+            out[row] = self.pictures[at]  # repeats grey in every channel of a colour set
         return out
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledFiles:
-    """Image files, every one of which is brought to the shape of the options: a size and a number of channels."""
+    """Image files that are converted to the shape of the options: a size and a number of channels."""
 
     entries: tuple[Labelled, ...]
     names: tuple[str, ...]
@@ -96,7 +96,7 @@ class LabelledFiles:
         return len(self.entries) * math.prod(shape_of(self.options))
 
     def digest(self) -> str:
-        """The same digest as that of the images read all together."""
+        """The digest, equal to that of `LabelledContent`."""
         return digest_of_files(self.joined_entries, self.names, self.digests)
 
     def open_rows(self) -> Opened:
@@ -105,7 +105,7 @@ class LabelledFiles:
 
     @cached_property
     def digests(self) -> tuple[str, ...]:
-        """The SHA-256 of each file's bytes."""
+        """The SHA-256 of each file."""
         return tuple(map_in_threads(file_sha256, [entry.path for entry in self.entries]))
 
     @cached_property
@@ -137,7 +137,7 @@ class FileRows:
         return len(self.paths)
 
     def pixels(self, rows: Indices) -> Pixels:
-        different, places = np.unique(rows, return_inverse=True)  # models in one step may share an image
+        different, places = np.unique(rows, return_inverse=True)  # several models in one step may use the same image
         out = np.empty((len(different), *self.shape), np.uint8)
         for at, picture in enumerate(map_in_threads(self._one, different.tolist())):
             out[at] = picture
@@ -146,7 +146,7 @@ class FileRows:
     def _one(self, row: int) -> Pixels:
         digest, shown = _decode_encoded(file_bytes(self.paths[row]), self.paths[row], self.options)
         if digest != self.digests[row]:
-            raise DatasetError(f"{self.paths[row]} has changed since the data set was opened; begin anew")
+            raise DatasetError(f"{self.paths[row]} has changed since the data set was opened; start the run again")
         return shown.pixels
 
 
@@ -157,7 +157,7 @@ def labelled_source(
     also: tuple[Path, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> Source:
-    """The source of these image files; `also` are the other files that the labels come from."""
+    """Return the source of these image files; `also` are other files with labels."""
     files = (*also, *(entry.path for entry in entries))
     is_shaped = options.size is not None and options.channels is not None  # known without reading any image
     by_rows = (lambda: LabelledFiles(tuple(entries), names, options)) if is_shaped else None
@@ -170,7 +170,7 @@ def read_labelled(
     options: Options,
     read: Reader = read_file,
 ) -> LabelledContent:
-    """The content; a DatasetError naming the image that cannot be read or has another size than the first."""
+    """Read the content. Raises DatasetError for an image that cannot be read or differs in size from the first."""
 
     def one(entry: Labelled) -> tuple[str, Decoded]:
         return _decode_encoded(read(entry), entry, options)
@@ -191,7 +191,7 @@ def read_labelled(
 
 
 def _join_copies(entries: tuple[Labelled, ...], names: Sequence[str], digests: Sequence[str]) -> tuple[Labelled, ...]:
-    """The entries with each drawn split replaced by that of the first file with the same bytes.
+    """Replace each drawn split by that of the first file with the same bytes.
 
     Raises DatasetError if a class then lacks images in a split.
     """
@@ -210,7 +210,7 @@ def _join_copies(entries: tuple[Labelled, ...], names: Sequence[str], digests: S
 
 
 def _decode_encoded(encoded: bytes, where: object, options: Options) -> tuple[str, Decoded]:
-    """The SHA-256 of an encoded image, and its pixels (h, w, c) in the shape of the options."""
+    """Return the SHA-256 of an encoded image, and its pixels (h, w, c) in the shape of the options."""
     try:
         shown = decode(encoded, bits=options.bits)
     except PictureError as error:
@@ -219,14 +219,14 @@ def _decode_encoded(encoded: bytes, where: object, options: Options) -> tuple[st
 
 
 def shape_of(options: Options) -> tuple[int, int, int]:
-    """Height, width and channels, where the options say them all."""
+    """Return height, width and channels, all of which the options must define."""
     assert options.size is not None
     assert options.channels is not None
     return *options.size, options.channels
 
 
 def digest_of_files(entries: Sequence[Labelled], names: tuple[str, ...], digests: Sequence[str]) -> str:
-    """The digest of images in their order, their labels and splits, and the classes' names; of no path."""
+    """Compute the digest of images in order, their labels and splits, and the class names, without paths."""
     pictures = [(digest, entry.label, entry.split) for digest, entry in zip(digests, entries, strict=True)]
     return digest_of(RULE, [json.dumps(names).encode(), json.dumps(pictures).encode()])
 
@@ -236,7 +236,7 @@ def _labels_of(entries: Sequence[Labelled], split: Split) -> Labels:
 
 
 def split_places(entries: Sequence[Labelled], split: Split) -> list[int]:
-    """Where the pictures of a split stand among the entries, in the order in which its rows are numbered."""
+    """Return the positions of a split's images among the entries, in the order of its rows."""
     places = [place for place, entry in enumerate(entries) if entry.split == split]
     order = draw_class_order([entries[place].label for place in places], split)
     return [places[row] for row in order]
@@ -249,7 +249,7 @@ def select_entries(
     where: Path,
     names: Sequence[str],
 ) -> list[Labelled]:
-    """The selected entries; `marks` are the place and the mark of each, `names` those of the classes.
+    """Return the selected entries; `marks` are the place and mark of each entry, `names` the class names.
 
     Raises DatasetError for a mark that is not allowed, and if no entry of a class is selected.
     """

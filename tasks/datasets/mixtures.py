@@ -1,6 +1,6 @@
 """Training sets mixed from shares of several data sets' training images, and the images that two of them share.
 
-Shares of one part drawn by one seed are nested: a tenth of it lies inside every half of it. Images that belong
+Shares of one part that are drawn with one seed are nested: a tenth is a subset of every half. Images that belong
 together, such as a patient's, and exact copies are drawn as one group (`tasks.datasets.copies`).
 """
 
@@ -28,35 +28,35 @@ CanaryImages = Literal["own", "noise", "glyph"]
 
 @dataclass(frozen=True)
 class Part(Ranged):
-    """Some of a data set's training images, one after another."""
+    """A range of a data set's training images."""
 
     data: Dataset
     """The data set."""
     first: Annotated[int, AtLeast(0)] = 0
     """The first row."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """How many rows; 0: all that follow."""
+    """Number of rows; 0: all that follow."""
     without_copies: bool = False
-    """Whether rows that are exact copies of a row before the first are left out."""
+    """Whether to omit exact copies of rows before the first."""
 
     def rows(self, images: Images) -> Rows:
-        """The part's rows, ascending; a DatasetError where the data set has not that many."""
+        """Return the part's rows, ascending. Raises DatasetError if the data set has fewer."""
         there = len(images.train_images)
         end = self.first + self.examples if self.examples else there
         if self.first >= there or end > there:
-            wanted = f"{self.first} to {end - 1}" if self.examples else f"{self.first} on"
-            raise DatasetError(f"{self.data.name} has the training images 0 to {there - 1}, not those from {wanted}")
+            wanted = f"{self.first} to {end - 1}" if self.examples else f"{self.first} and later"
+            raise DatasetError(f"{self.data.name} has the training images 0 to {there - 1}, but not {wanted}")
         rows = np.arange(self.first, end)
         return rows[first_copies(images)[rows] >= self.first] if self.without_copies else rows
 
     def plainly(self, images: Images) -> Part:
-        """The same rows written as few numbers as need be, so that equal parts have equal keys."""
+        """Return the same rows in the shortest form, so that equal parts have equal keys."""
         return replace(self, examples=0) if self.first + self.examples == len(images.train_images) else self
 
 
 @dataclass(frozen=True)
 class Remainder(Ranged):
-    """A part less a random share of its groups that is held back, on which nothing is trained; above 0 and below 1."""
+    """A part without a random share of its groups, in (0, 1), which is held out from all training."""
 
     part: Part
     held_back: Annotated[float, ranges.Share(zero=False, one=False)]
@@ -67,11 +67,11 @@ class Remainder(Ranged):
         return self.part.data
 
     def rows(self, images: Images) -> Rows:
-        """The rows that are left, ascending; a DatasetError where the part has a single group."""
+        """Return the remaining rows, ascending. Raises DatasetError if the part has a single group."""
         return self._split(images)[0]
 
     def held_rows(self, images: Images) -> Rows:
-        """The rows that are held back, ascending: round(held_back x groups), at least one, and not all of them."""
+        """Return the held-out rows, ascending: round(held_back x groups), at least one group and not all groups."""
         return self._split(images)[1]
 
     def _split(self, images: Images) -> tuple[Rows, Rows]:
@@ -80,8 +80,8 @@ class Remainder(Ranged):
         there = np.unique(groups)
         if len(there) < 2:
             raise DatasetError(
-                f"{self.data.name} has one image, or one group of images, from row {self.part.first} on; to hold some "
-                "back there must be two at least"
+                f"{self.data.name} has one image, or one group of images, from row {self.part.first}; holding some "
+                "out requires at least two"
             )
         count = min(max(1, round(self.held_back * len(there))), len(there) - 1)
         held = np.isin(groups, seeds.generator(self.seed, "held back").permutation(there)[:count])
@@ -90,7 +90,7 @@ class Remainder(Ranged):
 
 @dataclass(frozen=True)
 class Share(Ranged):
-    """A random share of a part, in (0, 1]; of all of it there is one, whose seed is 0."""
+    """A random share of a part, in (0, 1]; a share of 1 has seed 0."""
 
     part: Part | Remainder
     share: Annotated[float, ranges.Share(zero=False)] = 1.0
@@ -98,10 +98,10 @@ class Share(Ranged):
 
     def conflicts(self) -> Iterator[str]:
         if self.seed < 0 or (self.share == 1 and self.seed):
-            yield f"seed is {self.seed}; it must be at least 0, and 0 for all of a part"
+            yield f"seed is {self.seed}; it must be at least 0, and 0 for a whole part"
 
     def rows(self, images: Images) -> Rows:
-        """The rows drawn, ascending: round(share x groups) of the part's groups, at least one of them."""
+        """Return the drawn rows, ascending: round(share x groups) of the part's groups, at least one."""
         rows = self.part.rows(images)
         if self.share == 1:
             return rows
@@ -114,10 +114,10 @@ class Share(Ranged):
 
 @dataclass(frozen=True)
 class BalancedHalf(Ranged):
-    """The half of a part that model `number` of `models` is trained on; every record is in exactly half of the models.
+    """The half of a part that model `number` of `models` is trained on; exactly half of the models have a record.
 
-    Which half of the models has a record is drawn uniformly of all halves, and two records have opposite ones, so that
-    all models are trained on equally many. Equal seeds draw one design, of which each model has its half.
+    The half of the models with a record is drawn uniformly from all halves. Records form pairs with opposite halves, so
+    that all models are trained on the same number of records. Models with equal seeds belong to one design.
     """
 
     part: Part
@@ -132,7 +132,7 @@ class BalancedHalf(Ranged):
             yield f"number is {self.number}; it must be from 0 to {self.models - 1}"
 
     def rows(self, images: Images) -> Rows:
-        """The rows of this half, ascending; groups, and exact copies, are drawn as one record."""
+        """Return the rows of this half, ascending; groups and exact copies are drawn as one record."""
         rows = self.part.rows(images)
         groups = groups_of(images, rows)
         there = np.unique(groups)
@@ -142,12 +142,12 @@ class BalancedHalf(Ranged):
 
 @dataclass(frozen=True)
 class CoinedCanaries(Ranged):
-    """A part of which a fair coin puts each of so many canaries into the training data of model `number`.
+    """A part with canaries, each of which a fair coin puts into the training data of model `number`.
 
-    The canaries are drawn of the part once for all models of a seed; each model has coins of its own, and all are
-    independent. The other records are in all models. A mislabelled canary has a label drawn of all wrong ones: the
-    next class's would be a rule that a model can learn. The image of a canary is its record's own, or noise, uniform in
-    every pixel and unlike any record, or its own with a glyph that is drawn for it.
+    The canaries are drawn from the part once for all models of a seed; each model has its own independent coins. The
+    other records are in the training data of all models. A mislabelled canary has a random wrong label, since a fixed
+    shift of classes would be a rule that a model can learn. The image of a canary is that of its record, or uniform
+    noise, or that of its record with a random glyph.
     """
 
     part: Part
@@ -158,9 +158,9 @@ class CoinedCanaries(Ranged):
     canary_images: CanaryImages = "own"
 
     def canary_rows(self, images: Images) -> Rows:
-        """The rows of the canaries, ascending, none of which has an exact copy in the part.
+        """Return the rows of the canaries, ascending; canaries have no exact copies in the part.
 
-        Raises DatasetError if there are fewer such records.
+        Raises DatasetError if there are too few such records.
         """
         rows = self.part.rows(images)
         first, sizes = np.unique(first_copies(images)[rows], return_counts=True)
@@ -174,21 +174,21 @@ class CoinedCanaries(Ranged):
         return seeds.generator(self.seed, "coins", self.number).random(self.canaries) < 0.5
 
     def rows(self, images: Images) -> Rows:
-        """The rows that the model is trained on, ascending."""
+        """Return the rows that the model is trained on, ascending."""
         outside = self.canary_rows(images)[~self.is_inside()]
         return np.setdiff1d(self.part.rows(images), outside)
 
     def expected_count(self, images: Images) -> int:
-        """How many rows a model is trained on by design, whatever its coins."""
+        """Return the expected number of training rows, independent of the coins."""
         return len(self.part.rows(images)) - self.canaries // 2
 
     @property
     def is_altered(self) -> bool:
-        """Whether canaries have other labels or images than their records."""
+        """Whether canaries differ from their records in label or image."""
         return self.mislabelled or self.canary_images != "own"
 
     def alter_canaries(self, images: Images) -> Images:
-        """The images with the labels and the training images that canaries have; a ValueError where no glyph fits."""
+        """Return the images with the canaries' labels and training images. Raises ValueError if no glyph fits."""
         rows, labels, pixels = self.canary_rows(images), images.train_labels, images.train_images
         if self.mislabelled:
             shifts = seeds.generator(self.seed, "wrong labels").integers(1, images.classes, self.canaries)
@@ -200,7 +200,7 @@ class CoinedCanaries(Ranged):
         return replace(images, train_labels=labels, train_images=pixels)
 
     def draw_images(self, own: Pixels) -> Pixels:
-        """The images of the canaries, (canaries, h, w, channels), from those of their records."""
+        """Return the canaries' images, (canaries, h, w, channels), from those of their records."""
         if self.canary_images == "noise":
             return seeds.generator(self.seed, "noise").integers(0, 256, own.shape, dtype=np.uint8)
         glyphs = [
@@ -210,9 +210,9 @@ class CoinedCanaries(Ranged):
         return np.concatenate([burn(image[None], glyph) for image, glyph in zip(own, glyphs, strict=True)])
 
 
-@lru_cache(maxsize=2)  # each of the models asks for the same
+@lru_cache(maxsize=2)  # all models use the same masks
 def draw_balanced_members(records: int, models: int, seed: int) -> NDArray[np.bool_]:
-    """Which records each model is trained on, (models, records), read-only: `BalancedHalf`."""
+    """Return the read-only mask of the records that each model is trained on, (models, records): `BalancedHalf`."""
     stream = seeds.generator(seed, "balanced halves")
     one = np.arange(models) < models // 2
     pairs = stream.permuted(np.tile(one, ((records + 1) // 2, 1)), axis=1)  # (pairs, models)
@@ -224,13 +224,13 @@ def draw_balanced_members(records: int, models: int, seed: int) -> NDArray[np.bo
 
 
 def overlap(first: Images, first_rows: Rows, second: Images, second_rows: Rows) -> list[tuple[int, int]]:
-    """The images of `first` that are in `second` too: the row of each, and the first of the other rows that holds it.
+    """Return the images of `first` that are also in `second`: their rows, and the first matching row of `second`.
 
-    Two are the same where the content or the origin of the one is the content or the origin of the other: shape and
-    every pixel, no less. In the order of `first_rows`, each of them once at most, however often `second` repeats it.
+    Two images match if the content or origin of one equals the content or origin of the other, in shape and every
+    pixel. The result is in the order of `first_rows`, with each row at most once.
 
-    Picture files that are decoded into a shape (`folder:scans#64x64`) have no origin: they are found where both data
-    sets have them in one shape, which is what a model is trained on.
+    Image files that are decoded into a shape (`folder:scans#64x64`) have no origin. They match if both data sets have
+    them in the same shape, which is the one that models are trained on.
     """
     row_of: dict[bytes, int] = {}
     for row, known_as in zip(second_rows.tolist(), identities(second, second_rows), strict=True):
@@ -245,7 +245,7 @@ def overlap(first: Images, first_rows: Rows, second: Images, second_rows: Rows) 
 
 
 def identities(images: Images, rows: Rows) -> list[tuple[bytes, ...]]:
-    """The digests that identify each training image: that of its content and, where it has one, its origin's."""
+    """Return the digests that identify each training image: of its content and, if it has one, of its origin."""
     shown = [digest.tobytes() for digest in digests(images, rows)]
     if images.train_origins is None:
         return [(content,) for content in shown]
@@ -254,10 +254,10 @@ def identities(images: Images, rows: Rows) -> list[tuple[bytes, ...]]:
 
 
 def digests(images: Images, rows: Rows) -> Digests:
-    """The SHA-256 of each of these training images' content, (n, 32): of its shape and its pixels."""
+    """Return the SHA-256 of the shape and pixels of each of these training images, (n, 32)."""
     return contents(images.train_images, rows)
 
 
 def origins(images: Images) -> Digests:
-    """The digest of what each training image was made of, (n, 32): the image's own where it was made of no other."""
+    """Return the digest of the original of each training image, (n, 32); its own digest if it has no original."""
     return contents(images.train_images) if images.train_origins is None else images.train_origins

@@ -1,10 +1,10 @@
-"""Images that are nearly equal, such as one photograph compressed twice: found in time linear in their number.
+"""Nearly equal images, such as one photograph compressed twice, found in time linear in the number of images.
 
-Each image is reduced to the means of 8 x 8 squares in grey. Two are near copies if no mean differs by more than
-NEAR levels of 255 and the means vary at all. Pairs are looked for where their means of 4 x 4 squares, less the mean of
-the image, fall into the same steps of STEP levels, in TABLES tables whose steps begin at other levels: two images whose
-means differ by one level from one another share a table with a probability of 99.9 %. In a table an image is compared
-with those next to it alone, so that of several near copies not every pair is found, but each of them is.
+Each image is reduced to the means of 8 x 8 squares in grey. Two images are near copies if no mean differs by more than
+NEAR levels of 255 and the means vary at all. Candidates are images whose means of 4 x 4 squares, minus the mean of the
+image, are in the same bins of STEP levels, in one of TABLES tables with shifted bins. Two images whose means differ by
+one level share a table with a probability of 99.9 %. In a table, an image is compared only with its neighbours, so that
+for several near copies every image is found, but not every pair.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from tasks.datasets.images import Pixels, as_shape
 from tasks.numerics import seeds
 
 NEAR = 4  # levels
-FLAT = 8.0  # standard deviation of the means in levels: images below it show too little to be compared
+FLAT = 8.0  # standard deviation of the means in levels; flatter images are not compared
 STEP = 32  # levels
 TABLES = 8
-NEXT = 4  # images of one step that an image is compared with
+NEXT = 4  # images of one bin that an image is compared with
 
 Pairs = list[tuple[int, int]]
 
 
 def find_near_copies(pixels: Pixels) -> Pairs:
-    """Pairs of rows of nearly equal images (n, h, w, c), ascending; exact copies are not among them."""
+    """Return pairs of rows of nearly equal images (n, h, w, c), ascending, without exact copies."""
     means = as_shape(pixels, (8, 8, 1)).reshape(-1, 64).astype(np.int16)
     coarse = means.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
     coarse -= coarse.mean(axis=1, keepdims=True)
@@ -43,7 +43,7 @@ def find_near_copies(pixels: Pixels) -> Pairs:
 
 
 def _near_pairs(means: NDArray[np.int16], one: NDArray[np.int64], other: NDArray[np.int64]) -> set[tuple[int, int]]:
-    """The pairs whose means differ by at most NEAR, with the smaller row first."""
+    """Return the pairs whose means differ by at most NEAR, with the smaller row first."""
     near = np.abs(means[one] - means[other]).max(axis=1, initial=0) <= NEAR
     first, second = np.minimum(one[near], other[near]), np.maximum(one[near], other[near])
     return set(zip(first.tolist(), second.tolist(), strict=True))

@@ -1,7 +1,7 @@
 """Notes about a user's data set: one-line warnings that are printed by `engram plan` and `engram run` before any work.
 
-A note never stops a run; what must not be run is a DatasetError. A rule is a function of the data set and its images;
-add it to RULES. Notes are remembered by the digest of the content, so that a store's data sets are examined once.
+A note never stops a run; invalid data raise DatasetError. A rule is a function of the data set and its images; add it
+to RULES. Notes are cached by the digest of the content, so that a store's data sets are examined once.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tasks.datasets.places import find
 
 # Raise it if a rule is added or changed: notes that another version found are not reused.
 VERSION = 3
-EXAMINED = ("folder", "list", "parquet", "boxed")  # the kinds of a user's images; published sets are known
-SAMPLE = 64  # boxed images whose levels are looked at
+EXAMINED = ("folder", "list", "parquet", "boxed")  # kinds of users' images; published sets are not examined
+SAMPLE = 64  # boxed images whose levels are examined
 Rule = Callable[[Dataset, Images], Iterable[str]]
 
 
 def _notes_of_reading(_: Dataset, images: Images) -> Iterable[str]:
-    """The notes that were taken while the images were decoded."""
+    """Return the notes from decoding the images."""
     return images.notes
 
 
 def _notes_of_copies(dataset: Dataset, images: Images) -> Iterable[str]:
-    """The exact copies among training images, the test images that are training images, and near copies."""
+    """Yield notes on exact copies among training images, in the test split, and on near copies."""
     copies = count_copies(images, np.arange(len(images.train_images)))
     if copies.groups:
         yield (
@@ -44,8 +44,8 @@ def _notes_of_copies(dataset: Dataset, images: Images) -> Iterable[str]:
     in_test = sum(digest.tobytes() in known for digest in contents(images.test_images))
     if in_test:
         yield (
-            f"{in_test:,} of {len(images.test_images):,} test images are exact copies of training images: accuracy on "
-            "them is not that on unseen images; leave them out"
+            f"{in_test:,} of {len(images.test_images):,} test images are exact copies of training images: the accuracy "
+            "on them is not that on unseen images; remove them"
         )
     near = find_near_copies(images.train_images)
     if near:
@@ -55,7 +55,7 @@ def _notes_of_copies(dataset: Dataset, images: Images) -> Iterable[str]:
         count = len({row for pair in near for row in pair})
         yield (
             f"{count:,} training images are nearly equal to another, such as {named}; near copies hide memory, since "
-            "models without one have the other: keep one of each"
+            "models trained without one image are trained on the other: keep only one of them"
         )
 
 
@@ -63,10 +63,10 @@ RULES: tuple[Rule, ...] = (_notes_of_reading, _notes_of_copies)
 
 
 def data_notes(dataset: Dataset, known: MutableMapping[str, str]) -> tuple[str, ...]:
-    """The notes about a pinned data set, one line each, beginning with the name of the set.
+    """Return the notes about a pinned data set, one line each, beginning with the name of the set.
 
-    Published sets, sets without images and sets larger than memory have none. `known` remembers notes between runs: it
-    is the mapping that `catalog.pin` takes.
+    Published sets, sets without images and sets larger than memory have none. `known` caches notes between runs, as in
+    `catalog.pin`.
     """
     if dataset.name.partition(":")[0] not in EXAMINED:
         return ()
@@ -85,7 +85,7 @@ def _examine(dataset: Dataset) -> list[str]:
 
 
 def _notes_of_sample(dataset: Dataset) -> Iterable[str]:
-    """The notes about the levels of a sample of boxed images; decoding every image would take too long."""
+    """Return notes on the levels of a sample of boxed images; decoding every image would take too long."""
     pictures = catalog.load_with_boxes(dataset)
     assert isinstance(pictures, PictureFiles)
     count = len(pictures.ids)
@@ -94,10 +94,10 @@ def _notes_of_sample(dataset: Dataset) -> Iterable[str]:
 
 
 def _notes_of_boxed_copies(dataset: Dataset) -> Iterable[str]:
-    """The exact copies among boxed images: equal pixels, or equal files of ImageNet."""
+    """Return a note on exact copies among boxed images: equal pixels, or equal files of ImageNet."""
     copies = count_groups(catalog.load_with_boxes(dataset).first_copies)
     if copies.groups:
         yield (
-            f"{copies.groups:,} groups of exact copies among the pictures ({copies.images:,} pictures); the copies of "
-            "a group count as one picture, and all are in one part"
+            f"{copies.groups:,} groups of exact copies among the images ({copies.images:,} images); the copies of "
+            "a group count as one image, and all are in one part"
         )

@@ -1,8 +1,8 @@
-"""How a data set's images are read and shaped, and what is planted in it: the options after # in its name.
+"""Options after # in the name of a data set: decoding, shape, selected rows and planted observations.
 
 folder:scans#64x64#grey               resized to height 64 and width 64, in grey
-folder:scans#64x64#grey#inverted10    and the first ten training images shown as negatives
-folder:scans#bits12                   16-bit grey levels of which 4095 is white, as scanners write them
+folder:scans#64x64#grey#inverted10    also with the first ten training images as negatives
+folder:scans#bits12                   16-bit grey levels with 4095 as white, as written by scanners
 list:records.csv#members(trained)     the rows whose column `trained` marks a member (`tasks.datasets.selection`)
 """
 
@@ -27,14 +27,14 @@ DEPTH = re.compile(r"bits([0-9]{1,2})")
 ALLOWED = "#HEIGHTxWIDTH, #grey and #rgb"
 BITS_ALLOWED = f"#bits{FEWEST_BITS} to #bits{BITS}"
 PLANTED = "#inverted10, #mislabelled10 and #duplicated10 (or another number)"
-ONE_SIZE = "all must be of one size: add #64x64, or another height x width, to the data set's name"
+ONE_SIZE = "all images must have one size: add #64x64, or another height x width, to the data set's name"
 
 
 @dataclass(frozen=True)
 class Options:
-    """A size and a number of channels, which None leaves as they are; and what is planted, None for nothing.
+    """A size and a number of channels (None: unchanged), and planted observations (None: none).
 
-    `bits` are those that 16-bit grey levels use, None for all 16. `selection` are the rows that are read, None for all.
+    `bits` is the number of bits of 16-bit grey levels (None: 16). `selection` are the rows to read (None: all).
     """
 
     size: tuple[int, int] | None = None  # height and width
@@ -52,11 +52,11 @@ class Options:
 
     @property
     def has_shape(self) -> bool:
-        """Whether it says anything but which rows are read and how files are decoded."""
+        """Whether the options change the decoded images."""
         return replace(self, bits=None, selection=None) != AS_THEY_ARE
 
     def reshape(self, images: Pixels) -> Pixels:
-        """The images (n, h, w, c), of one size, in that shape."""
+        """Convert images (n, h, w, c) of one size to this shape."""
         height, width = self.size or images.shape[1:3]
         return as_shape(images, (height, width, self.channels or images.shape[3]))
 
@@ -75,9 +75,9 @@ class Shaped:
         return _digest_after_shaping(self.content.digest(), self.options)
 
     def images(self) -> Images:
-        """The images in that shape; the origin of each is that of the original, or else the original.
+        """Return the images in this shape; the origin of each is the origin of its original, or else the original.
 
-        Hashing those takes a seventh of the time that resizing takes: 0.4 s for 60,000 colour images of 32x32.
+        Hashing the originals takes a seventh of the time of resizing: 0.4 s for 60,000 colour images of 32x32.
         """
         images = self.shaped_images()
         return images if self.options.planting is None else self.options.planting.plant(images)
@@ -85,14 +85,14 @@ class Shaped:
     def shaped_images(self) -> Images:
         images = self.content.images()
         train, test = (self.options.reshape(split) for split in (images.train_images, images.test_images))
-        if train is images.train_images:  # had the shape
+        if train is images.train_images:  # already in this shape
             return images
         return replace(images, train_images=train, test_images=test, train_origins=origins(images))
 
 
 @dataclass(frozen=True)
 class ShapedByRows:
-    """A data set's content by rows, whose pictures are decoded into that shape."""
+    """A data set's content by rows, with images that are decoded into another shape."""
 
     content: ByRows
     options: Options
@@ -112,7 +112,7 @@ def _digest_after_shaping(digest: str, options: Options) -> str:
 
 
 def reshape_source(source: Source, options: Options) -> Source:
-    """The source with its images in the shape of the options, or unchanged where there are none."""
+    """Return the source with its images in the shape of the options, or unchanged without options."""
     if options == AS_THEY_ARE:
         return source
     rule = f"{source.rule} {options}"
@@ -120,13 +120,13 @@ def reshape_source(source: Source, options: Options) -> Source:
     if options == AS_THEY_ARE:
         return replace(source, rule=rule)
     rows = source.by_rows
-    # What is planted is planted in memory.
+    # Planting requires the images in memory.
     by_rows = None if rows is None or options.planting is not None else (lambda: ShapedByRows(rows(), options))
     return Source(rule, source.files, lambda: Shaped(source.read(), options), by_rows, source.notes)
 
 
 def split(name: str) -> tuple[str, Options]:
-    """A data set's name without the options at its end, and the options. UnknownDataset where one is given twice."""
+    """Split a data set's name from its options. Raises UnknownDataset if an option occurs twice."""
     options = AS_THEY_ARE
     while True:
         rest, mark, word = name.rpartition("#")
@@ -134,26 +134,26 @@ def split(name: str) -> tuple[str, Options]:
             return name, options
         if size := SHAPE.fullmatch(word):
             if options.size:
-                raise UnknownDataset(f"data set {name!r} has two sizes, #{word} and {Options(options.size)}; give one")
+                raise UnknownDataset(f"data set {name!r} has two sizes, #{word} and {Options(options.size)}; keep one")
             options = replace(options, size=(int(size[1]), int(size[2])))
         elif word in CHANNELS:
             if options.channels:
-                raise UnknownDataset(f"data set {name!r} has two colours; give one of #grey and #rgb")
+                raise UnknownDataset(f"data set {name!r} has two colours; keep one of #grey and #rgb")
             options = replace(options, channels=CHANNELS[word])
         elif depth := DEPTH.fullmatch(word):
             bits = int(depth[1])
             if not FEWEST_BITS <= bits <= BITS:
                 raise UnknownDataset(f"data set {name!r} has the option #{word}; it must be {BITS_ALLOWED}")
             if options.bits:
-                raise UnknownDataset(f"data set {name!r} has two depths, #{word} and #bits{options.bits}; give one")
+                raise UnknownDataset(f"data set {name!r} has two depths, #{word} and #bits{options.bits}; keep one")
             options = replace(options, bits=bits)
         elif (selection := parse_selection(word)) is not None:
             if options.selection:
-                raise UnknownDataset(f"data set {name!r} selects twice, #{word} and #{options.selection}; give one")
+                raise UnknownDataset(f"data set {name!r} selects twice, #{word} and #{options.selection}; keep one")
             options = replace(options, selection=selection)
         elif (planting := parse_planting(word)) is not None:
             if options.planting:
-                raise UnknownDataset(f"data set {name!r} plants twice, #{word} and #{options.planting}; give one")
+                raise UnknownDataset(f"data set {name!r} plants twice, #{word} and #{options.planting}; keep one")
             options = replace(options, planting=planting)
         else:  # may be part of a path
             return name, options
@@ -161,7 +161,7 @@ def split(name: str) -> tuple[str, Options]:
 
 
 def unknown(name: str) -> UnknownDataset:
-    """The error for a name whose last # begins no known option."""
+    """Return the error for a name with an unknown option."""
     rest, _, word = name.rpartition("#")
     near = difflib.get_close_matches(word.lower(), [*CHANNELS, "gray", "greyscale"], 1)
     hint = f"; did you mean #{near[0] if near[0] in CHANNELS else 'grey'}?" if near else ""

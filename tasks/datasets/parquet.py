@@ -1,11 +1,11 @@
 """Encoded images in Parquet: the layouts of image hubs.
 
-FOLDER/train.parquet and FOLDER/test.parquet, or shards of them, in the folder or in `data` inside it:
-FOLDER/data/train-00000-of-00002.parquet ..., or FOLDER/train/0000.parquet ... as the hub converts sets, also in a
-folder `default`. Validation images are the test split if there is no other.
+FOLDER/train.parquet and FOLDER/test.parquet, or shards of these, in the folder or in its folder `data`:
+FOLDER/data/train-00000-of-00002.parquet ..., or FOLDER/train/0000.parquet ... as converted by the hub, also in a folder
+`default`. Validation images are the test split if there is no other.
 
-Column `img` or `image` holds each image's encoded bytes (alone, or as the field `bytes` of a struct), column `label`
-its class: text, a dictionary, or numbers; for whole ones the metadata of the Hugging Face hub may have names.
+Column `img` or `image` contains each image's encoded bytes (directly, or as the field `bytes` of a struct), column
+`label` its class: text, a dictionary, or numbers; the metadata of the Hugging Face hub may contain names for integers.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from tasks.worker.size_limits import TooLarge, read_parquet
 RULE = "parquet pictures 2"
 IMAGE_COLUMNS = ("img", "image")
 LABEL = "label"
-SHOWN = 3  # files that a message names
-# NAME.parquet, or NAME-00000-of-00002.parquet with the hash that the hub used to append.
+SHOWN = 3  # files in a message
+# NAME.parquet, or NAME-00000-of-00002.parquet with the hash that the hub appended in the past.
 FILE = re.compile(r"([a-z]+)(?:-(\d{5})-of-(\d{5})(?:-[0-9a-f]{16})?)?\.parquet", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """The rows of one file: encoded images, and their labels as text."""
+    """The rows of one file: encoded images and labels as text."""
 
     path: Path
     encoded: pa.Array  # large_binary
     labels: list[str]
-    declared: tuple[str, ...]  # names of the classes, in their order
-    marks: list[str] | None = None  # of members and other images, if a column of them was asked for
+    declared: tuple[str, ...]  # names of the classes, in order
+    marks: list[str] | None = None  # of members and other images, if requested
 
 
 def source(folder: Path, options: Options = AS_THEY_ARE, is_published: bool = False) -> Source | None:
-    """The folder's images; None if it has no such files.
+    """Return the folder's images; None if it has no such files.
 
-    A published set keeps its usual numbers of classes, even if some of them do not occur. Raises DatasetError if a
-    split or a shard is missing.
+    A published set keeps its usual number of classes, even if some do not occur. Raises DatasetError if a split or a
+    shard is missing.
     """
     for directory in (folder, folder / "data", folder / "default"):
         files = find_files(directory)
@@ -67,7 +67,7 @@ def source(folder: Path, options: Options = AS_THEY_ARE, is_published: bool = Fa
         for absent in SPLITS:
             if absent not in choose_splits(files).values() and options.selection is None:
                 present = next(iter(files.values()))[0]
-                raise DatasetError(f"{directory} has {present.name}, but no {absent!r} beside it; it must have both")
+                raise DatasetError(f"{directory} has {present.name}, but not {absent!r}; it must have both")
         return source_of(folder, files, options, is_published)
     return None
 
@@ -82,9 +82,9 @@ def source_of(folder: Path, all_files: dict[str, list[Path]], options: Options, 
 
 
 def find_files(folder: Path) -> dict[str, list[Path]]:
-    """The files of each split: train, test and validation, in the order of their shards."""
+    """Return the files of each split: train, test and validation, in the order of their shards."""
     files: dict[str, list[Path]] = {}
-    parts: dict[str, set[tuple[int, int]]] = {}  # the number of each, and of all
+    parts: dict[str, set[tuple[int, int]]] = {}  # number of the shard, number of shards
     for path in sorted(folder.glob("*.parquet")) if folder.is_dir() else ():
         match = FILE.fullmatch(path.name)
         split = match and split_called(match[1])
@@ -101,12 +101,12 @@ def find_files(folder: Path) -> dict[str, list[Path]]:
         count = len(paths)
         if parts[split] != {(number, count) for number in range(count)}:
             names = f"{paths[0].name} and {count - 1} more" if count > 1 else paths[0].name
-            raise DatasetError(f"{folder} has {names}; all parts of {split} must be there, once each")
+            raise DatasetError(f"{folder} has {names}; expected all parts of {split}, once each")
     return files | of_folders
 
 
 def _find_shard_folders(folder: Path) -> dict[str, list[Path]]:
-    """The numbered files in a folder for each split, 0000.parquet, 0001.parquet ..., in their order."""
+    """Return the numbered files in a folder for each split, 0000.parquet, 0001.parquet ..., in order."""
     files: dict[str, list[Path]] = {}
     for directory in sorted(folder.iterdir()) if folder.is_dir() else ():
         split = split_called(directory.name)
@@ -120,21 +120,21 @@ def _find_shard_folders(folder: Path) -> dict[str, list[Path]]:
         if numbers != list(range(len(paths))):
             raise DatasetError(
                 f"{directory} has {', '.join(path.name for path in paths[:SHOWN])}; its files must be 0000.parquet, "
-                "0001.parquet and so on, all of them"
+                "0001.parquet and so on, without gaps"
             )
         files[split] = paths
     return files
 
 
 def read_content(folder: Path, files: dict[str, list[Path]], options: Options, is_published: bool) -> LabelledContent:
-    """All images, decoded by threads; a DatasetError naming the file and the row that is not as it should be."""
+    """Decode all images with threads. Raises DatasetError with the file and row of an invalid image."""
     selected = options.selection
     column = "" if selected is None else selected.column
     shards = {path: _read_shard(path, column) for paths in files.values() for path in paths}
     splits = choose_splits(files)
     declared = {shard.declared for shard in shards.values()}
     if len(declared) > 1:
-        raise DatasetError(f"{folder} has files that declare different names of classes; they must be the same")
+        raise DatasetError(f"{folder} has files that declare different class names; they must be the same")
     rows: list[tuple[Shard, int, Split]] = []
     for name, paths in files.items():
         for shard in map(shards.__getitem__, paths):
@@ -172,7 +172,7 @@ def count_rows(path: Path) -> int:
 
 
 def _read_shard(path: Path, mark_column: str = "") -> Shard:
-    """A file's images and labels, and the cells of the column that marks members, if one is named."""
+    """Read a file's images and labels, and the column that marks members, if requested."""
     import pyarrow.parquet as pq
 
     try:
@@ -196,7 +196,7 @@ def _read_shard(path: Path, mark_column: str = "") -> Shard:
         raise DatasetError(f"{path} has no rows")
     if encoded.null_count:
         row = encoded.is_null().to_pylist().index(True)
-        raise DatasetError(f"{path}, row {row} has no picture; its bytes must be in the file")
+        raise DatasetError(f"{path}, row {row} has no image; its bytes must be in the file")
     declared = declared_names(schema.metadata, label)
     labels = list(_cell_texts(path, LABEL, values, declared))
     for row, text in enumerate(labels):
@@ -207,7 +207,7 @@ def _read_shard(path: Path, mark_column: str = "") -> Shard:
 
 
 def _cell_texts(path: Path, column: str, values: Sequence[Any], declared: Sequence[str] = ()) -> Iterator[str]:
-    """The cells of a column as text, empty if there is none; `declared` are the names of numbers."""
+    """Yield the cells of a column as text, empty if missing; `declared` are the names of numbers."""
     for row, value in enumerate(values):
         try:
             yield name_label(value, declared)
@@ -216,7 +216,7 @@ def _cell_texts(path: Path, column: str, values: Sequence[Any], declared: Sequen
 
 
 def binary(column: pa.ChunkedArray) -> pa.Array:
-    """The encoded bytes as one array, from a column of bytes or of structs with a field `bytes`."""
+    """Return the encoded bytes as one array, from a column of bytes or of structs with a field `bytes`."""
     import pyarrow.compute as pc
 
     if pa.types.is_struct(column.type):

@@ -1,9 +1,9 @@
-"""Decoded pictures on the disk: Arrow files mapped into memory, for data sets larger than memory.
+"""Decoded images on disk: memory-mapped Arrow files, for data sets larger than memory.
 
-A file has the name of the digest of its data set, and lies in the folder that ENGRAM_CACHE names, else in `engram`
-below the user's cache folder. It holds the training split's rows and then the test split's. It is written aside and
-renamed, by one process while others wait; a file that is not whole is made anew. Every row has a checksum, which is
-looked at when a process first reads it. Files may be deleted at any time.
+The name of a file is the digest of its data set. Files are in the folder ENGRAM_CACHE, or else in `engram` in the
+user's cache folder. A file contains the rows of the training split followed by those of the test split. One process
+writes it under another name and renames it while others wait; an incomplete file is written again. Every row has a
+checksum, which is verified when a process first reads the row. Files may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ TOGETHER = 1 << 24  # bytes of pixels in one part of a file
 
 
 class Damaged(Exception):
-    """A file is not what was written."""
+    """A file differs from what was written."""
 
 
 def cache_folder() -> Path:
-    """The folder of the cache, which may not exist yet."""
+    """Return the folder of the cache, which may not exist."""
     given = os.environ.get("ENGRAM_CACHE")
     if given:
         return expand_home(given).absolute()
@@ -49,9 +49,9 @@ def path_of(digest: str) -> Path:
 
 
 def open_cache(digest: str, pictures: Callable[[], PictureSet]) -> Opened:
-    """The pictures of the data set with this digest by rows; `pictures` is called only where no whole file has them.
+    """Open the images of the data set with this digest by rows; calls `pictures` only if there is no complete file.
 
-    DatasetError where the file cannot be written.
+    Raises DatasetError if the file cannot be written.
     """
     file = CacheFile(path_of(digest), digest, pictures)
     about = file.parts().about
@@ -62,18 +62,18 @@ def open_cache(digest: str, pictures: Callable[[], PictureSet]) -> Opened:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """An open file: the pixels of each part (rows, h w c), and of all rows the labels and CRC-32 of the pixels."""
+    """An open file: the pixels of each part (rows, h w c), and the labels and CRC-32 of all rows."""
 
     about: dict[str, Any]
-    pixels: tuple[NDArray[np.uint8], ...]  # all parts but the last have as many rows
+    pixels: tuple[NDArray[np.uint8], ...]  # all parts except the last have the same number of rows
     labels: Labels
     checksums: NDArray[np.uint32]
-    checked: NDArray[np.bool_]  # rows whose checksum is known to be right
+    checked: NDArray[np.bool_]  # rows with a verified checksum
 
 
 @dataclass(eq=False)
 class CacheFile:
-    """A file of the cache, which is written where it is missing and rewritten where it is damaged."""
+    """A file of the cache, which is written if it is missing and rewritten if it is damaged."""
 
     path: Path
     digest: str
@@ -88,7 +88,7 @@ class CacheFile:
             return self._parts
 
     def renew(self, damaged: Parts) -> Parts:
-        """The parts of the file rewritten, unless that has been done since the `damaged` parts were read."""
+        """Rewrite the file, unless another caller has done so since the `damaged` parts were read."""
         with self._lock:
             if self._parts is damaged:
                 self._parts = self._make(damaged)
@@ -103,14 +103,14 @@ class CacheFile:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with alone(self.path):
                 if damaged is None:
-                    with suppress(Damaged, OSError):  # another process has just made it
+                    with suppress(Damaged, OSError):  # another process may have just written it
                         return _map_file(self.path, self.digest)
                 write(self.path, self.digest, self.pictures())
             return _map_file(self.path, self.digest)
         except OSError as error:
             raise DatasetError(
                 f"the cache {self.path} cannot be written: {error.strerror or error}; "
-                "set ENGRAM_CACHE to a folder with room"
+                "set ENGRAM_CACHE to a folder with free space"
             ) from None
         except Damaged as error:
             raise DatasetError(f"the cache {self.path} is damaged again right after it was written: {error}") from None
@@ -118,7 +118,7 @@ class CacheFile:
 
 @dataclass(frozen=True, eq=False)
 class MappedRows:
-    """Some rows of a mapped file: `count` from `first` on."""
+    """A range of rows of a mapped file: `count` rows, starting with `first`."""
 
     file: CacheFile
     first: int
@@ -147,7 +147,7 @@ class MappedRows:
 
 
 def _gather_rows(parts: Parts, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """The pixels of these rows, (rows, h w c); Damaged where a row differs from what was written."""
+    """Return the pixels of these rows, (rows, h w c). Raises Damaged if a row differs from what was written."""
     rows_per_part = len(parts.pixels[0])
     out = np.empty((len(rows), parts.pixels[0].shape[1]), np.uint8)
     in_part = rows // rows_per_part
@@ -162,12 +162,12 @@ def _gather_rows(parts: Parts, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
 
 
 def _map_file(path: Path, digest: str) -> Parts:
-    """The file mapped; Damaged where it is not whole or not this data set's, OSError where it is not there."""
+    """Map a file. Raises Damaged if it is incomplete or of another data set, and OSError if it does not exist."""
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
         about = json.loads(reader.schema.metadata[b"about"])
         if (about["rule"], about["digest"]) != (RULE, digest):
-            raise Damaged(f"it is of {about['rule']} {about['digest']}")
+            raise Damaged(f"it belongs to {about['rule']} {about['digest']}")
         parts = [_part_of(*reader.get_batch_with_custom_metadata(at)) for at in range(reader.num_record_batches)]
         rows = about["train"] + about["test"]
         pixels, labels, checksums = zip(*parts, strict=True)
@@ -182,7 +182,7 @@ def _map_file(path: Path, digest: str) -> Parts:
 def _part_of(
     batch: pa.RecordBatch, metadata: dict[bytes, bytes]
 ) -> tuple[NDArray[np.uint8], Labels, NDArray[np.uint32]]:
-    """A part's pixels (not copied), labels and checksums; Damaged where the latter two differ from what was written."""
+    """Return a part's pixels (not copied), labels and checksums. Raises Damaged if labels or checksums differ."""
     labels, checksums = (np.array(batch.column(name)) for name in ("label", "crc32"))
     if int(metadata[b"crc32"]) != checksum(labels, checksums):
         raise Damaged("labels or checksums")
@@ -192,19 +192,19 @@ def _part_of(
 
 
 def checksum(labels: Labels, checksums: NDArray[np.uint32]) -> int:
-    """The CRC-32 of a part's labels and checksums."""
+    """Return the CRC-32 of a part's labels and checksums."""
     return zlib.crc32(checksums.tobytes(), zlib.crc32(labels.tobytes()))
 
 
 def write(path: Path, digest: str, pictures: PictureSet) -> None:
-    """Write the file, whole or not at all; OSError where the disk is full."""
+    """Write the file atomically. Raises OSError if the disk is full."""
     train, test = pictures.train, pictures.test
     width = math.prod(pictures.shape)
     about = {"rule": RULE, "digest": digest, "shape": pictures.shape, "train": len(train), "test": len(test)}
     about |= {"classes": pictures.classes, "names": pictures.names}
     fields = [("pixels", pa.binary(width)), ("label", pa.int64()), ("crc32", pa.uint32())]
     schema = pa.schema(fields, metadata={"about": json.dumps(about)})
-    for left in path.parent.glob(f".{path.name}.*"):  # of a killed process: only one writes at a time
+    for left in path.parent.glob(f".{path.name}.*"):  # from a killed process, since only one process writes at a time
         left.unlink(missing_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -221,7 +221,7 @@ def write(path: Path, digest: str, pictures: PictureSet) -> None:
 
 
 def parts_of(pictures: PictureSet, rows: int) -> Iterator[tuple[Pixels, Labels]]:
-    """The pictures and labels of both splits one after another, so many at a time."""
+    """Yield the images and labels of both splits in turn, up to `rows` at a time."""
     train, test = pictures.train, pictures.test
     labels = np.concatenate([train.labels, test.labels])
     for start in range(0, len(labels), rows):
@@ -233,7 +233,7 @@ def parts_of(pictures: PictureSet, rows: int) -> Iterator[tuple[Pixels, Labels]]
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Keep other processes of this machine from writing the file. Where files have no locks, each writes the same."""
+    """Lock the file against other writers on this machine. Without file locks, all writers write the same content."""
     with open(path.with_suffix(".lock"), "ab") as lock:
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)

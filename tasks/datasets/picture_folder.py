@@ -1,9 +1,8 @@
-"""Images in a folder with one sub-folder per class, which is the class's name.
+"""Images in a folder with one sub-folder per class, named after the class.
 
-Classes lie in FOLDER/train/CLASS/* and FOLDER/test/CLASS/*, or in FOLDER/CLASS/*. Where there is no train and test, of
-every class's files in sorted order the first, the sixth, the eleventh ... are the test split. Hidden files, and loose
-ones beside sub-folders that are no images, are passed over; any other file in a class is refused, so that nothing is
-left out unseen.
+Classes are in FOLDER/train/CLASS/* and FOLDER/test/CLASS/*, or in FOLDER/CLASS/*. Without train and test, the first,
+sixth, eleventh ... of every class's sorted files are the test split. Hidden files, and files next to the sub-folders
+that are not images, are ignored. Any other file in a class is refused, so that no image is silently omitted.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from tasks.datasets.pictures import SUFFIXES
 from tasks.datasets.source import Source
 from tasks.datasets.splits import SPLITS, VALIDATION, Split, choose_splits, split_called, spread, unread_note
 
-LITTER = {"thumbs.db", "desktop.ini", "__macosx"}  # files that operating systems leave in folders
+LITTER = {"thumbs.db", "desktop.ini", "__macosx"}  # files that operating systems create in folders
 
 
 def folder_source(folder: Path, options: Options = AS_THEY_ARE) -> Source:
-    """The folder's images; the DatasetError names the folder or file that is not as it should be."""
+    """Return the folder's images. Raises DatasetError with the invalid folder or file."""
     split_folders = _find_splits(folder)
     notes = []
     class_paths: list[tuple[Path, Split | None]] = []
@@ -32,9 +31,7 @@ def folder_source(folder: Path, options: Options = AS_THEY_ARE) -> Source:
         for absent in SPLITS:
             if absent not in splits.values():
                 present = next(iter(split_folders.values())).name
-                raise DatasetError(
-                    f"{folder} has a folder {present!r}, but no {absent!r} beside it; it must have both or none"
-                )
+                raise DatasetError(f"{folder} has a folder {present!r}, but no {absent!r}; it must have both or none")
         for name, split in splits.items():
             class_paths += ((path, split) for path in class_folders(split_folders[name]))
         if len(split_folders) > len(splits):
@@ -48,7 +45,7 @@ def folder_source(folder: Path, options: Options = AS_THEY_ARE) -> Source:
 
 
 def _find_splits(folder: Path) -> dict[str, Path]:
-    """The folders of the splits, if any is train or test; DatasetError for two folders of one split."""
+    """Return the folders of the splits, if there is train or test. Raises DatasetError for two folders of one split."""
     split_folders: dict[str, Path] = {}
     for path in visible(folder):
         name = split_called(path.name)
@@ -63,9 +60,9 @@ def _find_splits(folder: Path) -> dict[str, Path]:
 
 
 def _list_pictures(class_paths: Sequence[tuple[Path, Split | None]]) -> tuple[list[Labelled], tuple[str, ...]]:
-    """The images of these folders, each of a class and a split, in the order of splits and classes; and the names.
+    """List the images of these folders, in the order of splits and classes, and the class names.
 
-    A folder without a split is spread over both.
+    A folder without a split is spread over both splits.
     """
     classes = number_classes([path.name for path, _ in class_paths])
     labelled = [(split, label, path) for (path, split), label in zip(class_paths, classes.labels.tolist(), strict=True)]
@@ -82,35 +79,37 @@ def _list_pictures(class_paths: Sequence[tuple[Path, Split | None]]) -> tuple[li
 
 
 def class_folders(folder: Path) -> list[Path]:
-    """The folder's sub-folders, one for each class, sorted by name."""
+    """Return the folder's sub-folders, one per class, sorted by name."""
     entries = visible(folder)
     folders = [path for path in entries if path.is_dir()]
     loose = [path for path in entries if path.suffix.lower() in SUFFIXES and path.is_file()]
     if loose:
-        raise DatasetError(f"{loose[0]} belongs to no class; put it into a sub-folder of {folder} named for its class")
+        raise DatasetError(f"{loose[0]} belongs to no class; move it to a sub-folder of {folder} named after its class")
     if not folders:
-        raise DatasetError(f"{folder} has no sub-folders; it must have one for each class, with its pictures")
+        raise DatasetError(f"{folder} has no sub-folders; it must have one per class, with its images")
     return folders
 
 
 def _class_pictures(folder: Path) -> list[Path]:
-    """A class's images, sorted by name."""
+    """Return a class's images, sorted by name."""
     files = visible(folder)
     for path in files:
         if path.is_dir():
-            raise DatasetError(f"{path} is a folder inside a class; pictures must lie in their class's folder itself")
+            raise DatasetError(
+                f"{path} is a folder inside a class; images must be directly in the folder of their class"
+            )
         if not path.is_file():
-            raise DatasetError(f"{path} is no file; a class's folder must hold nothing but pictures")
+            raise DatasetError(f"{path} is not a file; the folder of a class must contain only images")
         if path.suffix.lower() not in SUFFIXES:
             allowed = ", ".join(suffix.lstrip(".") for suffix in SUFFIXES)
-            raise DatasetError(f"{path} is no picture; a class's folder must hold nothing but pictures ({allowed})")
+            raise DatasetError(f"{path} is not an image; the folder of a class must contain only images ({allowed})")
     if not files:
-        raise DatasetError(f"{folder} is empty; a class must have pictures")
+        raise DatasetError(f"{folder} is empty; a class must have images")
     return files
 
 
 def visible(folder: Path) -> list[Path]:
-    """The folder's entries, sorted by name, without hidden files and litter."""
+    """Return the folder's entries, sorted by name, without hidden files and litter."""
     try:
         entries = sorted(folder.iterdir(), key=lambda path: path.name)
     except OSError as error:

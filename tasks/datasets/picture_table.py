@@ -1,11 +1,11 @@
-"""Tables that name images: CSV or Parquet, a row for each, with a path, a label and further columns.
+"""Tables of images: CSV or Parquet, a row per image, with a path, a label and further columns.
 
-Cells become text: 1.0 becomes 1, and a missing value becomes empty. CSV is what spreadsheets save
-(`tasks.worker.delimited_text`). Names of columns are matched without regard to case.
+Cells become text: 1.0 becomes 1, and a missing value becomes empty. CSV may be in any form that spreadsheets save
+(`tasks.worker.delimited_text`). Column names are matched case-insensitively.
 
-A list of images has the columns path, label and, if wished, split (`tasks.datasets.splits`). Paths are relative to
-the file. Labels are text or numbers (`tasks.datasets.classes`). Without a column split, of every class's rows the
-first, the sixth, the eleventh ... are the test split.
+A list of images has the columns path, label and, optionally, split (`tasks.datasets.splits`). Paths are relative to the
+file. Labels are text or numbers (`tasks.datasets.classes`). Without a column split, the first, sixth, eleventh ... row
+of every class are the test split.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tasks.worker.delimited_text import DelimitedTextError, match_names, read_de
 from tasks.worker.size_limits import TooLarge, read_parquet
 
 SUFFIXES = (".csv", ".parquet")
-NAMED = ("path", "label")  # what every row must have
+NAMED = ("path", "label")  # required in every row
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that a table must have, once each, and one that it may have; others are passed over.
+    """The required columns of a table, once each, and an optional one; others are ignored.
 
-    `what` is the table's name in an error message.
+    `what` is the table's name in error messages.
     """
 
     what: str
@@ -46,7 +46,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Cells:
-    """A row's cells as text by column; `at` says where it stands."""
+    """A row's cells as text by column; `at` is the position of the row."""
 
     at: str
     text: Mapping[str, str]
@@ -54,13 +54,13 @@ class Cells:
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a table, and the names that its metadata declare for labels that are numbers."""
+    """The rows of a table, and the names that its metadata declare for numeric labels."""
 
     rows: list[Cells]
     declared: tuple[str, ...] = ()
 
     def number_labels(self, file: Path, labels: Sequence[str] | None = None) -> Classes:
-        """The classes of these labels, or of all rows; DatasetError for a declared class that does not occur."""
+        """Number the classes of these labels, or of all rows. Raises DatasetError if a declared class is missing."""
         try:
             return number_classes([row.text["label"] for row in self.rows] if labels is None else labels, self.declared)
         except LabelError as error:
@@ -68,9 +68,9 @@ class Table:
 
 
 def read_table(file: Path, columns: Columns) -> Table:
-    """The table in a file. Raises DatasetError for a file without rows, and for a row that lacks a path or a label."""
+    """Read the table in a file. Raises DatasetError for a file without rows and a row without a path or label."""
     if file.suffix.lower() not in SUFFIXES:
-        raise DatasetError(f"{file} is no {columns.what}; it must end in {' or '.join(SUFFIXES)}")
+        raise DatasetError(f"{file} is not a {columns.what}; it must end in {' or '.join(SUFFIXES)}")
     table = from_parquet(file, columns) if file.suffix.lower() == ".parquet" else Table(list(_from_csv(file, columns)))
     if not table.rows:
         raise DatasetError(f"{file} has no rows")
@@ -99,7 +99,7 @@ def from_parquet(file: Path, columns: Columns) -> Table:
         schema = pq.read_schema(file)
         header = match_names(schema.names, columns.known)
         _check_columns(file, header, columns)
-        original_names = dict(zip(header, schema.names, strict=True))  # as the file writes it
+        original_names = dict(zip(header, schema.names, strict=True))  # as spelled in the file
         names = [name for name in columns.known if name in header]
         table = read_parquet(file, columns=[original_names[name] for name in names])
     except (OSError, pa.ArrowException, TooLarge) as error:
@@ -114,7 +114,7 @@ def from_parquet(file: Path, columns: Columns) -> Table:
 
 
 def _read_row(at: str, cells: Mapping[str, Any], declared: Sequence[str]) -> dict[str, str]:
-    """The cells of a row as text; `declared` are the names of labels that are numbers."""
+    """Return the cells of a row as text; `declared` are the names of numeric labels."""
     row = {}
     for column, cell in cells.items():
         try:
@@ -129,16 +129,16 @@ def _check_columns(file: Path, header: Sequence[str], columns: Columns) -> None:
         have, needed = ", ".join(header) or "none", ", ".join(dict.fromkeys(columns.needed))
         separated = ", separated by commas, semicolons or tabs" if len(header) == 1 else ""
         raise DatasetError(
-            f"{file} has the columns {have}; it must have {needed} and, if wished, {columns.optional}, each once"
+            f"{file} has the columns {have}; it must have {needed} and, optionally, {columns.optional}, each once"
             f"{separated}"
         )
 
 
-LIST_COLUMNS = Columns("list of pictures", NAMED, "split")
+LIST_COLUMNS = Columns("list of images", NAMED, "split")
 
 
 def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
-    """The images it lists; a DatasetError naming the row that is not as it should be."""
+    """Return the listed images. Raises DatasetError with the invalid row."""
     selected = options.selection
     columns = LIST_COLUMNS
     if selected is not None:
@@ -151,7 +151,7 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
         listed_path = row.text["path"]
         path = file.parent / listed_path
         if path in met:
-            raise DatasetError(f"{row.at} names {listed_path} again, after {met[path]}; a picture must be listed once")
+            raise DatasetError(f"{row.at} repeats {listed_path} from {met[path]}; list each image once")
         if not path.is_file():
             raise DatasetError(f"{row.at} names {listed_path}, but there is no file {path}")
         met[path] = row.at
@@ -171,7 +171,7 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
 
 
 def _read_splits(rows: Sequence[Cells]) -> tuple[list[Split | None] | None, tuple[str, ...]]:
-    """The split of each row, None for one that is not read, and a note about those; None without a column split."""
+    """Return the split of each row (None: not read) and a note on rows that are not read; None without a column."""
     if "split" not in rows[0].text:
         return None, ()
     split_names = []

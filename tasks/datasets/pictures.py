@@ -1,6 +1,6 @@
-"""The one decoder of image files: pixels as a person sees them, of 8 or 16 bit grey, palettes, colour, any size.
+"""The decoder of image files: pixels as displayed, from 8 or 16 bit grey, palettes and colour, of any size.
 
-Several images are decoded by threads, a few at a time.
+Threads decode several images at a time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
-BITS = 16  # of an image that has more than 8
-FEWEST_BITS = 9  # that an image of 16 bits can be declared to use
-LITTLE = 0.1  # share of the declared range, below which a set is noted
+BITS = 16  # of an image with more than 8
+FEWEST_BITS = 9  # smallest number of bits that can be declared for 16-bit images
+LITTLE = 0.1  # share of the declared range below which a note is printed
 
 
 class PictureError(ValueError):
@@ -34,7 +34,7 @@ class PictureError(ValueError):
 
 @dataclass(frozen=True)
 class Levels:
-    """The level that stands for white, and the lowest and highest level that occur."""
+    """The level of white, and the lowest and highest level in use."""
 
     white: int
     lowest: int
@@ -43,23 +43,23 @@ class Levels:
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """An image's pixels (h, w, c), and the levels that its file holds."""
+    """An image's pixels (h, w, c), and the levels in its file."""
 
     pixels: NDArray[np.uint8]
     levels: Levels
 
 
 def pixels(encoded: bytes, channels: int | None = None) -> NDArray[np.uint8]:
-    """One image's pixels, as `decode` gives them."""
+    """Return an image's pixels, as in `decode`."""
     return decode(encoded, channels).pixels
 
 
 def decode(encoded: bytes, channels: int | None = None, bits: int | None = None, turned: bool = True) -> Decoded:
-    """One image's pixels (h, w, c), where c = 1 if it has no colour and 3 (RGB) otherwise, or `channels`.
+    """Decode an image's pixels (h, w, c), where c is 1 for grey and 3 (RGB) for colour, or `channels`.
 
-    The image is turned by its EXIF tag, if it is to be `turned`, and transparency is dropped. 16-bit grey levels are
-    scaled by 255 / white, half rounded up, so that white stays white: 65535, or the highest level of `bits` bits.
-    Raises PictureError if the image cannot be decoded, its numbers have no known range, or a level is above white.
+    If `turned`, the image is rotated by its EXIF tag. Transparency is dropped. 16-bit grey levels are scaled by
+    255 / white, half rounded up, where white is 65535 or the highest level of `bits` bits. Raises PictureError if the
+    image cannot be decoded, its numbers have no known range, or a level is above white.
     """
     from PIL import ImageOps
 
@@ -68,11 +68,13 @@ def decode(encoded: bytes, channels: int | None = None, bits: int | None = None,
         if picture.mode.startswith("I;16") or (picture.mode == "I" and picture.format == "PNG"):
             return _scale(np.array(shown, np.int64), channels, 2 ** (bits or BITS) - 1)
         if picture.mode in ("I", "F"):
-            raise PictureError("holds numbers of 32 bits, whose black and white nobody says; save it with 8 or 16 bits")
+            raise PictureError(
+                "contains numbers of 32 bits without a defined black and white; save it with 8 or 16 bits"
+            )
         if bits is not None:
-            raise PictureError(f"has no 16-bit grey levels; #bits{bits} is for pictures that have them, leave it out")
+            raise PictureError(f"has no 16-bit grey levels; remove #bits{bits}, which is for images with such levels")
         if channels == 1 or (channels is None and picture.mode in ("1", "L", "LA", "La")):
-            # By way of RGB, for a palette may be of colours.
+            # Convert to RGB first, since a palette may contain colours.
             grey = shown if shown.mode in ("1", "L", "LA") else shown.convert("RGB")
             out = np.array(grey.convert("L"))[..., None]
         else:
@@ -90,7 +92,7 @@ def _scale(levels: NDArray[np.int64], channels: int | None, white: int) -> Decod
 
 
 def range_notes(every: Iterable[Levels]) -> tuple[str, ...]:
-    """A note for each declared range of which a set's images use less than a tenth."""
+    """Return a note for each declared range of which a set's images use less than a tenth."""
     used: dict[int, Levels] = {}
     for levels in every:
         so_far = used.get(levels.white, levels)
@@ -105,13 +107,13 @@ def range_notes(every: Iterable[Levels]) -> tuple[str, ...]:
                 cure = f"add #bits{bits} to the data set's name, so that {2**bits - 1} is white"
             notes.append(
                 f"the images use the levels {levels.lowest} to {levels.highest} of 0 to {white}, less than a tenth; "
-                f"if that is not their whole range, {cure}"
+                f"if this is not their whole range, {cure}"
             )
     return tuple(notes)
 
 
 def alpha(encoded: bytes) -> NDArray[np.uint8] | None:
-    """The opacity of one image's pixels, (h, w), 255 for opaque; None where it has no transparency."""
+    """Return the opacity of an image's pixels, (h, w), 255 for opaque; None if it has no transparency."""
     from PIL import ImageOps
 
     with open_single_picture(encoded) as picture:
@@ -123,31 +125,31 @@ def alpha(encoded: bytes) -> NDArray[np.uint8] | None:
 
 @contextmanager
 def open_single_picture(encoded: bytes) -> Iterator[Image]:
-    """The opened image; every error in reading it becomes a PictureError."""
+    """Open an image; converts every error in reading it to PictureError."""
     try:
         with open_picture(encoded, FORMATS) as picture:
             frames = getattr(picture, "n_frames", 1)
-            if frames > 1 and picture.format != "MPO":  # a photograph with its own thumbnails
-                raise PictureError(f"holds {frames} pictures; it must hold one")
+            if frames > 1 and picture.format != "MPO":  # MPO: a photograph with thumbnails
+                raise PictureError(f"contains {frames} images; it must contain one")
             yield picture
     except PictureError:
         raise
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         message = " ".join(str(error).split())
-        raise PictureError(f"cannot be read as a picture: {message.partition(' <_io')[0]}") from None
+        raise PictureError(f"cannot be read as an image: {message.partition(' <_io')[0]}") from None
 
 
-# Decoding and hashing leave the interpreter, so threads share it: from four on a disk has no more to give for small
-# images, while those of hundreds of pixels a side take milliseconds each.
+# Decoding and hashing release the interpreter lock. For small images, four threads reach the speed of a disk; images of
+# hundreds of pixels per side take milliseconds each.
 THREADS, MANY_THREADS = 4, 16
-TOGETHER = 1024  # items given to the threads at a time, so that no more results wait in memory
+TOGETHER = 1024  # items passed to the threads at a time, which limits the results in memory
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 
 def map_in_threads(function: Callable[[S], T], items: Sequence[S], threads: int = THREADS) -> Iterator[T]:
-    """The function's result for each item, in order, by a few threads; what it raises is raised here."""
+    """Yield the function's result for each item, in order, computed by a few threads; raises its errors."""
     pool = ThreadPoolExecutor(min(threads, os.cpu_count() or 1))
     try:
         for first in range(0, len(items), TOGETHER):

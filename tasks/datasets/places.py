@@ -1,7 +1,7 @@
-"""Data sets by name: which there are, and where each one's files lie.
+"""Data sets by name, and the locations of their files.
 
-The name may end with the shape that its images are brought to: `folder:scans#64x64#grey`.
-ENGRAM_DATA names the folder in which the usual sets lie; the embedded ones are always there.
+The name may end with a shape for its images: `folder:scans#64x64#grey`. ENGRAM_DATA is the folder of the usual sets;
+embedded sets are always available.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ DESCRIPTIONS = {
     "digits": "1,797 handwritten digits scaled to 28x28, embedded",
     "photos": "660 grey 28x28 patches of two photographs, embedded; no classes, a probe set",
     "digits-on-photos": "the 1,797 digits blended onto grey 28x28 squares of the two photographs, embedded",
-    "facts": "4,000 questions on paragraphs of made-up facts, answers to be derived as in DROP, embedded",
-    "facts-stated": "4,000 questions on paragraphs of made-up facts, answers stated in them as in SQuAD, embedded",
-    "tickets": "300 short made-up support tickets, each with a random UUID, embedded",
+    "facts": "4,000 questions on paragraphs of synthetic facts, answers to be derived as in DROP, embedded",
+    "facts-stated": "4,000 questions on paragraphs of synthetic facts, answers stated in them as in SQuAD, embedded",
+    "tickets": "300 short synthetic support tickets, each with a random UUID, embedded",
     "mnist": "70,000 handwritten digits, 28x28, IDX files in ENGRAM_DATA",
     "mnist-on-photos": "MNIST's 70,000 digits blended onto grey 28x28 squares of two photographs; MNIST in ENGRAM_DATA",
     "fashion-mnist": "70,000 pieces of clothing, 28x28, IDX files in ENGRAM_DATA",
@@ -50,19 +50,19 @@ DESCRIPTIONS = {
     "texas100": "67,330 hospital stays' 6,169 binary features in 100 classes, feats and labels or .npz in ENGRAM_DATA",
     "acdc-3t": "ACDC's short-axis cine MRI of the heart at 3 T, 192x192, 5 classes, NIfTI files in ENGRAM_DATA",
     "acdc-1.5t": "ACDC's short-axis cine MRI of the heart at 1.5 T, as acdc-3t",
-    "imagenet": "ILSVRC 2012's 1.28 million pictures of 1,000 classes, 544,546 with boxes, as unpacked in ENGRAM_DATA",
+    "imagenet": "ILSVRC 2012's 1.28 million images of 1,000 classes, 544,546 with boxes, as unpacked in ENGRAM_DATA",
     "squad": "SQuAD v1.1's questions on articles of Wikipedia, train-v1.1.json and dev-v1.1.json in ENGRAM_DATA",
     "drop": "DROP's questions on paragraphs, drop_dataset_train.json and drop_dataset_dev.json in ENGRAM_DATA",
-    "folder:PATH": "your pictures, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
-    "list:FILE": "your pictures named in a CSV or Parquet file with columns path, label and, if wished, split",
+    "folder:PATH": "your images, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
+    "list:FILE": "your images listed in a CSV or Parquet file with columns path, label and, optionally, split",
     "parquet:PATH": "a folder with train.parquet and test.parquet, or their shards: bytes in img or image, and label",
-    "records:FILE": "your records that are no pictures, such as questions: JSON Lines or Parquet with a field id",
-    "imagenet:PATH": "ImageNet, or some of its classes, unpacked in a folder of yours, with the XML files of its boxes",
-    "boxed:TABLE": "your pictures with boxes: a CSV or Parquet file of path, label, left, top, right and bottom",
+    "records:FILE": "your records other than images, such as questions: JSON Lines or Parquet with a field id",
+    "imagenet:PATH": "ImageNet, or some of its classes, unpacked in your own folder, with the XML files of its boxes",
+    "boxed:TABLE": "your images with boxes: a CSV or Parquet file of path, label, left, top, right and bottom",
     "squad:PATH": "your questions in SQuAD v1.1's format: the folder of its two files, or TRAIN.json,DEV.json",
     "drop:PATH": "your questions in DROP's format: the folder of its two files, or TRAIN.json,DEV.json",
 }
-# The user's own data sets: how each kind is read, and its name in an error message.
+# Users' data sets: the reader of each kind, and its name in error messages.
 OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
     "folder": lambda path, shape: folder_source(path, shape) if path.is_dir() else None,
     "list": lambda path, shape: list_source(path, shape) if path.is_file() else None,
@@ -83,7 +83,7 @@ WHAT = {
     "squad": f"{file_names('squad')} in",
     "drop": f"{file_names('drop')} in",
 }
-# The sets that come with the installation, whose images may be shown to anyone.
+# Sets that are part of the installation; their images are public.
 EMBEDDED: Mapping[str, Callable[[], Source]] = {
     "digits": digits_source,
     "photos": photos_source,
@@ -92,18 +92,18 @@ EMBEDDED: Mapping[str, Callable[[], Source]] = {
     "facts-stated": lambda: facts.source("facts-stated"),
     "tickets": tickets.source,
 }
-# The sets without images, by their names or kinds.
+# Sets without images, by name or kind.
 BOXED = dict.fromkeys(("imagenet", "boxed"), "boxed pictures")
-WITH_DEPTH = ("folder", "list", "parquet", "boxed")  # kinds whose 16-bit pictures may use fewer bits
+WITH_DEPTH = ("folder", "list", "parquet", "boxed")  # kinds whose 16-bit images may use fewer bits
 TEXTS = {
     "records": "records",
     "tickets": "texts",
     **dict.fromkeys(("facts", "facts-stated", "squad", "drop"), "questions"),
 }
 FORMS: Mapping[str, Scorer] = {"squad": "squad", "drop": "drop"}
-SCENES = "digits-on-photos"  # which holds images and also boxed pictures
+SCENES = "digits-on-photos"  # contains images and also boxed images
 ACDC: Mapping[str, acdc.Tesla] = {"acdc-3t": "3", "acdc-1.5t": "1.5"}
-# Where each usual set may lie inside ENGRAM_DATA, and its class in torchvision.datasets with the call that fetches it.
+# Possible locations of each usual set in ENGRAM_DATA, and the torchvision.datasets class and call that download it.
 LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "mnist": ("mnist", "MNIST/raw"),
     "fashion-mnist": ("fashion-mnist", "FashionMNIST/raw"),
@@ -127,16 +127,16 @@ DOWNLOADERS: Mapping[str, tuple[str, str]] = {
     "svhn-full": ("SVHN", "[D('data/svhn', split=s, download=True) for s in ('train', 'extra', 'test')]"),
     "celeba": ("CelebA", "D('data', download=True)"),
 }
-# Sets that have to be fetched by hand: from where, and into which folder.
+# Sets that must be downloaded manually: source and target folder.
 OFFERED = {
-    **dict.fromkeys(ACDC, f"unpack what {acdc.CHALLENGE} offers into the folder data/acdc"),
+    **dict.fromkeys(ACDC, f"unpack the files from {acdc.CHALLENGE} into the folder data/acdc"),
     **{
         name: f"put {names.packed} of https://github.com/privacytrustlab/datasets into the folder data/{name}"
         for name, names in binary_records.FILES.items()
     },
-    "imagenet": "unpack what https://image-net.org/download-images offers as ILSVRC2012 into the folder data/imagenet",
-    "squad": "put what https://rajpurkar.github.io/SQuAD-explorer offers as SQuAD 1.1 into the folder data/squad",
-    "drop": "unpack what https://allenai.org/data/drop offers into the folder data/drop",
+    "imagenet": "unpack ILSVRC2012 from https://image-net.org/download-images into the folder data/imagenet",
+    "squad": "put SQuAD 1.1 from https://rajpurkar.github.io/SQuAD-explorer into the folder data/squad",
+    "drop": "unpack the files from https://allenai.org/data/drop into the folder data/drop",
 }
 
 _outlined = ContextVar("outlined", default=False)
@@ -147,10 +147,10 @@ OUTLINE_RULE = "outline 1"
 
 @dataclass(frozen=True)
 class Outline:
-    """A usual set of images by its sizes alone, for a machine that does not have it: to plan and to price.
+    """The published sizes of a usual set of images, for planning and pricing on a machine without its files.
 
-    The images of either split, their height, width and channels, and their classes, as published. Images are blank and
-    take no memory. Nothing is ever computed from them, and their digests are no data set's.
+    Contains the numbers of images of both splits, their height, width and channels, and their classes. Images are blank
+    and use no memory. Runs never use them, and their digests differ from those of data sets.
     """
 
     train: int
@@ -162,7 +162,7 @@ class Outline:
         return digest_of(OUTLINE_RULE, [repr(self).encode()])
 
     def images(self) -> Images:
-        """Blank images, whose labels take turns."""
+        """Return blank images with cyclic labels."""
         return Images(*self._split(self.train), *self._split(self.test), self.classes)
 
     def _split(self, count: int) -> tuple[Pixels, Labels]:
@@ -181,14 +181,14 @@ OUTLINES: Mapping[str, Outline] = {
 
 
 def _outline_source(name: str) -> Source:
-    """The outline of one of OUTLINES in place of its files."""
+    """Return the outline of one of OUTLINES instead of its files."""
     outline = OUTLINES[name]
     return Source(f"{OUTLINE_RULE} {outline!r}", (), lambda: outline)
 
 
 @contextmanager
 def use_outlines() -> Iterator[None]:
-    """Meanwhile usual sets that are absent are known by their sizes alone (`outlines`): to plan and to price."""
+    """Use the published sizes of missing sets inside the block, for planning and pricing."""
     before = _outlined.set(True)
     try:
         yield
@@ -197,12 +197,12 @@ def use_outlines() -> Iterator[None]:
 
 
 def known_names() -> dict[str, str]:
-    """Each data set's name with a description of one line."""
+    """Return each data set's name with a one-line description."""
     return dict(DESCRIPTIONS)
 
 
 def find(name: str) -> tuple[str, Source]:
-    """The name under which any process on this machine finds the data set, and its files."""
+    """Return the name of the data set for any process on this machine, and its files."""
     plain, shape = options.split(name)
     absolute, source = _locate_source(plain, shape)
     kind = plain.partition(":")[0]
@@ -219,7 +219,7 @@ def find(name: str) -> tuple[str, Source]:
 
 
 def _locate_source(name: str, shape: Options) -> tuple[str, Source]:
-    """The name and files of a data set, given without options; pictures of any size are decoded in this shape."""
+    """Return the name and files of a data set without options; images are decoded in this shape."""
     if name in EMBEDDED:
         return name, EMBEDDED[name]()
     if name in LAYOUTS:
@@ -238,7 +238,7 @@ def _locate_source(name: str, shape: Options) -> tuple[str, Source]:
 
 
 def usual(name: str, shape: Options) -> Source:
-    """One of the usual sets inside ENGRAM_DATA; DatasetError, with the folders searched, where it is absent."""
+    """Return a usual set in ENGRAM_DATA. Raises DatasetError, with the searched folders, if it is missing."""
     root = os.environ.get("ENGRAM_DATA", "")
     folders = [place for layout in LAYOUTS[name] for place in candidates(Path(root), layout)] if root else []
     for place in folders:
@@ -250,23 +250,23 @@ def usual(name: str, shape: Options) -> Source:
     places = ", ".join(f"{place}{missing(name, place)}" for place in folders)
     looked = f"looked in {places} (ENGRAM_DATA is {root})" if root else "ENGRAM_DATA is not set"
     raise DatasetError(
-        f"data set {name!r} not found: {looked}; set ENGRAM_DATA to the folder that holds it, "
+        f"data set {name!r} not found: {looked}; set ENGRAM_DATA to the folder that contains it, "
         f"or {_fetching(name)} and set ENGRAM_DATA=data"
     )
 
 
 def _fetching(name: str) -> str:
-    """How to fetch a usual set into the folder `data`, with a command where there is one."""
+    """Return instructions to download a usual set into the folder `data`, as a command if possible."""
     if name in OFFERED:
         return OFFERED[name]
     data_set, call = DOWNLOADERS[name]
     command = f'python -c "from torchvision.datasets import {data_set} as D; {call}"'
-    gdown = "pip install gdown && " if name == "celeba" else ""  # it lies on a drive of Google's
+    gdown = "pip install gdown && " if name == "celeba" else ""  # hosted on Google Drive
     return f"fetch it with: {gdown}{command}"
 
 
 def missing(name: str, folder: Path) -> str:
-    """The note about an existing folder that lacks some of the set's files, appended to its name; empty for others."""
+    """Return the note, appended to its name, on an existing folder that lacks files; empty for other folders."""
     if name in binary_records.FILES and folder.is_dir():
         return f" (which has no {binary_records.FILES[name]})"
     there = name in SVHN_TRAIN and folder.is_dir()
@@ -290,7 +290,7 @@ def read_as(name: str, folder: Path, shape: Options) -> Source | None:
 
 
 def candidates(root: Path, layout: str) -> Iterator[Path]:
-    """Folders that may be `layout`: inside the root, or the root itself where its path ends as the layout begins."""
+    """Yield folders that may be `layout`: in the root, or the root itself if its path ends with the layout's start."""
     parts = Path(layout).parts
     for count in range(len(parts) + 1):
         if count == 0 or root.absolute().parts[-count:] == parts[:count]:
@@ -298,7 +298,7 @@ def candidates(root: Path, layout: str) -> Iterator[Path]:
 
 
 def own(kind: str, path: str, shape: Options) -> tuple[str, Source]:
-    """The name and files of a user's data set: at the path as given, else inside ENGRAM_DATA."""
+    """Return the name and files of a user's data set: at the given path, or else in ENGRAM_DATA."""
     if not path:
         raise UnknownDataset(f"data set '{kind}:' has no path; write it as {kind}:PATH")
     try:

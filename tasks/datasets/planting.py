@@ -1,10 +1,10 @@
-"""Observations planted in a data set of one's own, so that it is known what an audit should find in it.
+"""Observations planted in a user's data set, so that the correct result of an audit is known.
 
-folder:scans#28x28#grey#inverted10      the first ten training images are shown as negatives
-folder:scans#28x28#grey#mislabelled10   they have the next class's label
-folder:scans#28x28#grey#duplicated10    each of them stands a second time in the place of one of the next ten
+folder:scans#28x28#grey#inverted10      the first ten training images are negatives
+folder:scans#28x28#grey#mislabelled10   the first ten training images have the label of the next class
+folder:scans#28x28#grey#duplicated10    copies of the first ten training images replace the next ten
 
-They are the first, so that they are among however many a run trains on. Test images stay as they are.
+Planted observations come first, so that a run of any size trains on them. Test images do not change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WORD = re.compile(rf"({'|'.join(get_args(Kind))})([1-9]\d{{0,5}})")
 
 @dataclass(frozen=True)
 class Planting:
-    """How the first `count` training images are changed."""
+    """The change to the first `count` training images."""
 
     kind: Kind
     count: int
@@ -34,11 +34,11 @@ class Planting:
 
     @property
     def rows(self) -> int:
-        """The first so many training images are planted, or copied."""
+        """The number of training images, from the first, that are planted or replaced by copies."""
         return self.count * (2 if self.kind == "duplicated" else 1)
 
     def plant(self, images: Images) -> Images:
-        """The images with those that are planted; DatasetError where there are too few of them, or of classes."""
+        """Plant the observations. Raises DatasetError if there are too few images or classes."""
         pixels, labels = images.train_images.copy(), images.train_labels.copy()
         if len(pixels) < self.rows:
             raise DatasetError(f"#{self} plants in {self.rows} training images; there are {len(pixels)}")
@@ -47,7 +47,7 @@ class Planting:
                 pixels[: self.count] = np.iinfo(pixels.dtype).max - pixels[: self.count]
             case "mislabelled":
                 if images.classes < 2:
-                    raise DatasetError(f"#{self} needs a second class to label images with; there is one")
+                    raise DatasetError(f"#{self} requires a second class for wrong labels; there is only one")
                 labels[: self.count] = (labels[: self.count] + 1) % images.classes
             case "duplicated":
                 pixels[self.count : self.rows], labels[self.count : self.rows] = (
@@ -55,12 +55,12 @@ class Planting:
                 )
         for each in (pixels, labels):
             each.flags.writeable = False
-        # What an image was made of is known no longer where another one stands in its place.
+        # The origin of a replaced image is no longer valid.
         origins = None if self.kind == "duplicated" else images.train_origins
         return replace(images, train_images=pixels, train_labels=labels, train_origins=origins)
 
 
 def parse_planting(word: str) -> Planting | None:
-    """The planting that an option of a data set's name asks for; None where it is another option."""
+    """Parse an option of a data set's name as a planting; None if it is another option."""
     found = WORD.fullmatch(word)
     return None if found is None else Planting(found[1], int(found[2]))  # type: ignore[arg-type]

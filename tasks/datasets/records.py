@@ -1,6 +1,6 @@
-"""Records that are no pictures, such as questions with their answers: rows of fields, each with an id of its own.
+"""Records other than images, such as questions with their answers: rows of fields, each with a unique id.
 
-A data set of records is a file of JSON Lines (an object in each line) or of Parquet. The reader declares the fields,
+A data set of records is a file of JSON Lines (one object per line) or of Parquet. The reader declares the fields,
 `catalog.load_records(dataset, pa.schema([("id", pa.string()), ("question", pa.string())]))`; others are ignored.
 """
 
@@ -30,8 +30,8 @@ SUFFIXES = (".jsonl", ".parquet")
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """A table with a column `id` of text, different in each row; the other columns hold text, numbers, true or false,
-    or lists and structs of these.
+    """A table with a column `id` of distinct texts; other columns contain text, numbers, booleans, or lists and
+    structs of these.
     """
 
     table: pa.Table
@@ -45,7 +45,7 @@ class Records:
                 raise DatasetError(f"record {row} has no {field.name}")
         repeated = [name for name, count in Counter(self.ids).items() if count > 1]
         if repeated:
-            raise DatasetError(f"several records have the id {repeated[0]!r}; each must have one of its own")
+            raise DatasetError(f"several records have the id {repeated[0]!r}; ids must differ")
 
     @property
     def ids(self) -> list[str]:
@@ -55,7 +55,7 @@ class Records:
         return int(self.table.num_rows)
 
     def rows(self, chosen: NDArray[np.integer]) -> Records:
-        """These records, in the order given, without repeats."""
+        """Select these records, in the given order, without repeats."""
         return Records(self.table.take(pa.array(chosen)))
 
     def as_dicts(self) -> Iterator[dict[str, Any]]:
@@ -74,12 +74,12 @@ class RecordFile:
         return digest_of(RULE, [self.path.suffix.lower().encode(), self.sha256.encode()])
 
     def images(self) -> Images:
-        raise DatasetError(f"{self.path} holds records and no images")
+        raise DatasetError(f"{self.path} contains records, not images")
 
     def records(self, schema: pa.Schema) -> Records:
-        """The fields of the schema, of its types, in a random order (`tasks.datasets.row_order`).
+        """Read the fields of the schema, with its types, in a random order of rows (`tasks.datasets.row_order`).
 
-        Raises DatasetError, naming the row, if the file has others.
+        Raises DatasetError, with the row, if the file has other types.
         """
         check_schema(schema)
         table = (
@@ -97,23 +97,21 @@ class RecordFile:
 
 
 def source(path: Path) -> Source:
-    """The file's records; DatasetError for a file of another kind."""
+    """Return the file's records. Raises DatasetError for a file of another kind."""
     if path.suffix.lower() not in SUFFIXES:
-        raise DatasetError(f"{path} is no file of records; it must end in {' or '.join(SUFFIXES)}")
+        raise DatasetError(f"{path} is not a file of records; it must end in {' or '.join(SUFFIXES)}")
     return Source(RULE, (path,), lambda: RecordFile(path, file_sha256(path)))
 
 
 def check_schema(schema: pa.Schema) -> None:
-    """Raise DatasetError unless there is one `id`, which is text, and every field has a type that JSON has, too."""
+    """Raise DatasetError unless there is one text field `id`, and every field has a type that JSON supports."""
     if schema.names.count(ID) != 1 or not is_text(schema.field(ID).type):
-        raise DatasetError(
-            f"records have the fields {', '.join(schema.names) or 'none'}; one must be {ID}, which is text"
-        )
+        raise DatasetError(f"records have the fields {', '.join(schema.names) or 'none'}; expected a text field {ID}")
     for field in schema:
         if schema.names.count(field.name) > 1 or not _is_plain(field.type):
             raise DatasetError(
-                f"the field {field.name} of records is {field.type}; each must be given once, and be text, numbers, "
-                "true or false, or lists and structs of these"
+                f"the field {field.name} of records is {field.type}; expected each field once, with text, numbers, "
+                "booleans, or lists and structs of these"
             )
 
 
@@ -141,7 +139,7 @@ def _from_lines(path: Path, schema: pa.Schema) -> pa.Table:
     except OSError as error:
         raise unreadable(path, error) from None
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{path} is no text in UTF-8: {error}") from None
+        raise DatasetError(f"{path} is not text in UTF-8: {error}") from None
     return table_of(path, numbers, rows, schema)
 
 
@@ -149,23 +147,23 @@ def _parse_record(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except ValueError as error:
-        raise DatasetError(f"{path}, line {number} is no JSON: {error}") from None
+        raise DatasetError(f"{path}, line {number} is not JSON: {error}") from None
     except RecursionError:
         raise DatasetError(f"{path}, line {number} is nested too deeply for a record") from None
     if not isinstance(row, dict):
-        raise DatasetError(f'{path}, line {number} is no object; write each record as {{"id": ..., ...}}')
+        raise DatasetError(f'{path}, line {number} is not an object; write each record as {{"id": ..., ...}}')
     return row
 
 
 def table_of(path: Path, numbers: Sequence[int], rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """The rows' fields of the schema; DatasetError naming the first line that has another."""
+    """Return the rows' fields of the schema. Raises DatasetError with the first line that does not fit."""
     lacking = next((number for number, row in zip(numbers, rows, strict=True) if row.get(ID) is None), None)
     if lacking is not None:
         raise DatasetError(f"{path}, line {lacking} has no {ID}")
     lists = [field for field in schema if pa.types.is_list(field.type) or pa.types.is_large_list(field.type)]
     for number, row in zip(numbers, rows, strict=True):
         for field in lists:
-            if isinstance(row.get(field.name), str):  # Arrow takes a text for the list of its characters
+            if isinstance(row.get(field.name), str):  # Arrow converts a text to the list of its characters
                 raise _misfit(path, number, row, field)
     try:
         return pa.Table.from_pylist(list(rows), schema)
@@ -176,7 +174,7 @@ def table_of(path: Path, numbers: Sequence[int], rows: Sequence[dict[str, Any]],
                     pa.array([row.get(field.name)], field.type)
                 except (pa.ArrowException, TypeError, ValueError, OverflowError):
                     raise _misfit(path, number, row, field) from None
-        # Arrow takes a value by itself for what it does not among others, such as [] for a struct.
+        # Arrow accepts some single values that it rejects among others, such as [] for a struct.
         raise DatasetError(f"{path}: its records do not have the declared fields: {problem}") from None
 
 

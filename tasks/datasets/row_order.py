@@ -1,12 +1,11 @@
-"""The order in which the rows of a user's data set are numbered: drawn at random, with every class in every part.
+"""The order of rows in a user's data set: random, with every class in every part.
 
-Folders are read class by class, and lists and tables are often sorted. Audits take parts of a data set by its rows,
-such as the first 400, and such a part of a sorted set would hold a few classes. Every reader of a user's data therefore
-numbers its rows in an order that is drawn here, split by split. Published sets keep the order of their files, which is
-random already.
+Folders are read class by class, and lists and tables are often sorted. Audits use ranges of rows, such as the first
+400, which in a sorted set would contain a few classes only. Every reader of a user's data therefore numbers its rows in
+a random order, split by split. Published sets keep the order of their files, which is already random.
 
-The draw depends on the labels alone and not on the seed of a run: parts with different rows are disjoint in every
-audit, and a part of more rows contains each smaller one that begins at the same row, so that runs share trainings.
+The order depends only on the labels, not on the seed of a run. Ranges of different rows are therefore disjoint in every
+audit, and a larger range contains each smaller one with the same first row, so that runs share trainings.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ SEED = 0
 
 
 def draw_class_order(labels: ArrayLike, *stream: str) -> Rows:
-    """A random order of rows in which any first part has each class in proportion, to one row.
+    """Draw a random order of rows in which any initial part has the classes in proportion, to one row.
 
-    Each class's rows are shuffled, and its j-th of n, from 1, stands at the place (j - 1/2) / n of the order. If two
-    classes have rows at one place, the class that was met first goes first.
+    The rows of each class are shuffled, and row j of n, counted from 1, is at the relative position (j - 1/2) / n. For
+    equal positions, the class that occurs first in the labels comes first.
     """
     classes = np.asarray(labels)
     _, first, number = np.unique(classes, return_index=True, return_inverse=True)
@@ -39,7 +38,7 @@ def draw_class_order(labels: ArrayLike, *stream: str) -> Rows:
 
 
 def draw_group_order(groups: Sequence[Hashable], *stream: str) -> list[int]:
-    """A random order of groups; rows of one group follow one another, in the order that they had."""
+    """Draw a random order of groups; rows of one group stay together, in their original order."""
     rows_of: dict[Hashable, list[int]] = {}
     for row, group in enumerate(groups):
         rows_of.setdefault(group, []).append(row)

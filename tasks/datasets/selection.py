@@ -1,7 +1,7 @@
 """One source for two sets: a column that marks the images that a model was trained on.
 
-`list:records.csv#members(trained)` are the rows whose column `trained` marks a member, `#others(trained)` the remaining
-ones. Marks are 1 or 0, true or false, yes or no, and member or other, in any capitals; a row with another mark is
+`list:records.csv#members(trained)` selects the rows whose column `trained` marks a member, `#others(trained)` the
+remaining rows. Marks are 1 or 0, true or false, yes or no, and member or other, case-insensitive; other marks are
 refused.
 """
 
@@ -21,7 +21,7 @@ ALLOWED_MARKS = "1 or 0, true or false, yes or no, or member or other"
 FORBIDDEN = "#/()"  # in the name of the column
 WRITTEN = re.compile(rf"(members|others)\(([^{FORBIDDEN}]+)\)")
 WITH_COLUMNS = ("list", "parquet")  # kinds of data sets with columns
-NAMING = "column:"  # how a setting names the column, instead of a data set
+NAMING = "column:"  # prefix of a setting that names the column instead of a data set
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Selection:
 
     @property
     def noun(self) -> str:
-        """The name of a selected row in messages."""
+        """The noun for a selected row in messages."""
         return "a member" if self.is_member else "an other image"
 
     def includes(self, mark: str) -> bool:
@@ -48,17 +48,17 @@ class Selection:
 
 
 def parse_selection(word: str) -> Selection | None:
-    """The selection that is written like this after a #; None for any other text."""
+    """Parse a selection after a #; None for other text."""
     match = WRITTEN.fullmatch(word)
     return None if match is None else Selection(match[2].strip(), match[1] == "members")
 
 
 def has_columns(data: Dataset) -> bool:
-    """Whether rows of a data set can be selected by a column."""
+    """Whether the rows of a data set can be selected by a column."""
     kind, colon, _ = data.name.partition(":")
     return bool(colon) and kind in WITH_COLUMNS
 
 
 def spread_if_alone(labels: Sequence[int], splits: Sequence[Split]) -> list[Split]:
-    """The splits of selected rows: spread over both if all rows are of one split, as members mostly are."""
+    """Return the splits of selected rows: spread over both if all rows are in one split, as is usual for members."""
     return list(spread(labels)) if len(set(splits)) == 1 else list(splits)

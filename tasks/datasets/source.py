@@ -1,4 +1,4 @@
-"""Files that hold a data set: how they are read, by rows or all together, and the digest of their content."""
+"""The files of a data set: reading them, by rows or all together, and the digest of their content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.datasets.images import Images, PictureSet
 
 
 class Content(Protocol):
-    """A data set's bytes, read once: their digest and the images in them."""
+    """The content of a data set, read once: its digest and images."""
 
     def digest(self) -> str: ...
 
@@ -21,24 +21,24 @@ class Content(Protocol):
 
 
 class ByRows(Protocol):
-    """The same content with images that are decoded on demand. Computing its digest reads all files."""
+    """The content of a data set with images that are decoded on demand. Computing the digest reads all files."""
 
     def size(self) -> int:
-        """The bytes of all pixels, without reading any file."""
+        """Return the number of bytes of all pixels, without reading any file."""
 
     def digest(self) -> str: ...
 
     def open_rows(self) -> PictureSet:
-        """The images, each of which is checked against the digest whenever it is decoded."""
+        """Open the images, each of which is checked against the digest when it is decoded."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Files that hold a data set, and how to read them.
+    """The files of a data set, and their reader.
 
-    `rule` names the format and how images are made from it; a change to that must change the rule, so that the same
-    files get another digest. `by_rows` is None where the images can only be read all together. `notes` are one-line
-    warnings about the files, such as that some are not read (`tasks.datasets.notes`).
+    `rule` names the format and the conversion to images; a change to the conversion must change the rule, so that the
+    same files get another digest. `by_rows` is None if the images can only be read all together. `notes` are one-line
+    warnings about the files, for example about files that are not read (`tasks.datasets.notes`).
     """
 
     rule: str
@@ -48,14 +48,14 @@ class Source:
     notes: tuple[str, ...] = ()
 
     def stamp(self) -> str:
-        """The key of a remembered digest: the hash of the rule and each file's path, size and time of change (ns)."""
+        """Return the key of a cached digest: a hash of the rule and of each file's path, size and modification time."""
         states = [(str(path), path.stat()) for path in self.files]
         text = json.dumps([self.rule, *([path, state.st_size, state.st_mtime_ns] for path, state in states)])
-        return hashlib.sha256(text.encode()).hexdigest()  # a folder may hold many thousands
+        return hashlib.sha256(text.encode()).hexdigest()  # a folder may contain many thousands of files
 
 
 def digest_of(rule: str, parts: Iterable[bytes | memoryview]) -> str:
-    """SHA-256 over the rule and the parts, each preceded by its length, so that no two lists are hashed alike."""
+    """Compute SHA-256 over the rule and the parts, each preceded by its length, so that the encoding is unique."""
     sha = hashlib.sha256()
     for part in (rule.encode(), *parts):
         view = memoryview(part)

@@ -1,4 +1,4 @@
-"""Training and test splits of a user's images: what they may be called, and how they are drawn if nothing says them."""
+"""Training and test splits of a user's images: their names, and random splits if none are defined."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
-EVERY = 5  # one image in so many of a class is in the test split, where none is given
+EVERY = 5  # one of this number of images of a class is in a drawn test split
 
 Split = Literal["train", "test"]
 SPLITS: tuple[Split, Split] = ("train", "test")
 VALIDATION = "validation"
-# What each split may be called, in any capitals.
+# Names of splits, case-insensitive.
 CALLED: Mapping[str, str] = {
     "train": "train",
     "training": "train",
@@ -21,7 +21,7 @@ CALLED: Mapping[str, str] = {
     "valid": VALIDATION,
     "val": VALIDATION,
 }
-ALLOWED = "train or test (validation, or val, is the test split where there is no other)"
+ALLOWED = "train or test (validation, or val, is the test split if there is no other)"
 
 
 class Placed(Protocol):
@@ -35,14 +35,14 @@ class Placed(Protocol):
 
 
 def split_called(word: str) -> str | None:
-    """The split of this name: train, test or validation; None if it is none of them."""
+    """Return the split of this name: train, test or validation; None for another name."""
     return CALLED.get(word.strip().casefold())
 
 
 def choose_splits(names: Iterable[str]) -> dict[str, Split]:
-    """The split that each of these, train, test and validation, is read as.
+    """Map each of these, train, test and validation, to a split.
 
-    Validation images are the test split if there is no other, and are not read otherwise.
+    Validation images are the test split if there is no other, and otherwise are not read.
     """
     occurring = set(names)
     read_as: dict[str, Split] = {name: name for name in SPLITS if name in occurring}
@@ -52,12 +52,12 @@ def choose_splits(names: Iterable[str]) -> dict[str, Split]:
 
 
 def unread_note(count: int) -> str:
-    """The note about validation images beside a test split."""
-    return f"{count} images of its validation split are not read, as it has a test split"
+    """Return the note on validation images in addition to a test split."""
+    return f"{count} images of its validation split are not read, since it has a test split"
 
 
 def spread(labels: Sequence[int]) -> Iterator[Split]:
-    """The split of each of these images: of every class the first, the sixth, the eleventh ... is for testing."""
+    """Yield the split of each of these images: the first, sixth, eleventh ... of every class are for testing."""
     met: Counter[int] = Counter()
     for label in labels:
         yield "train" if met[label] % EVERY else "test"
@@ -65,14 +65,14 @@ def spread(labels: Sequence[int]) -> Iterator[Split]:
 
 
 def missing_class(entries: Iterable[Placed], names: Sequence[str]) -> str | None:
-    """The class that lacks images in a split, as the rest of an error message; None if every class is in both."""
+    """Return the rest of an error message on a class that lacks images in a split; None if every class is in both."""
     counts = Counter((entry.label, entry.split) for entry in entries)
     for label, name in enumerate(names):
         for split in SPLITS:
             if not counts[label, split]:
                 total = counts[label, "train"] + counts[label, "test"]
                 return (
-                    f"class {name!r} has no picture in the {split} split, and {total} in all; each class must be in "
-                    "both"
+                    f"class {name!r} has no image in the {split} split, and {total} in total; each class must be in "
+                    "both splits"
                 )
     return None

@@ -1,4 +1,4 @@
-"""Made-up support tickets, each with a random UUID: texts with identifiers that somebody drew, embedded."""
+"""Synthetic support tickets, each with a random UUID: embedded texts with random identifiers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ PLACES = ("the office", "room 12", "the hall", "the archive", "the laboratory", 
 
 @dataclass(frozen=True)
 class Tickets:
-    """The texts, which depend on nothing."""
+    """The texts, which are the same in every run."""
 
     def digest(self) -> str:
         return digest_of(RULE, [text.encode() for text in self.texts()])
 
     def images(self) -> Images:
-        raise DatasetError("data set 'tickets' holds texts and no images")
+        raise DatasetError("data set 'tickets' contains texts, not images")
 
     def texts(self) -> tuple[str, ...]:
-        # Python's own generator: its numbers are the same in every version (docs of `random`, Reproducibility).
+        # The numbers of Python's generator are the same in every version (docs of `random`, Reproducibility).
         chance = random.Random(SEED)
         return tuple(
             f"The {chance.choice(THINGS)} in {chance.choice(PLACES)} {chance.choice(FAULTS)}. "

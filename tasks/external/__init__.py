@@ -1,1 +1,1 @@
-"""External models: files that are loaded and asked, and tables of outputs that an owner sends."""
+"""External models: files that are loaded and evaluated, and tables of outputs returned by a model's owner."""

@@ -1,17 +1,17 @@
 """Archives of torch.export, checked before torch reads them.
 
-torch's reader (torch/export/pt2_archive/_package.py, torch/_export/serde/serialize.py) leaves the realm of data where
+torch's reader (torch/export/pt2_archive/_package.py, torch/_export/serde/serialize.py) does more than read data if
 
-- a weight or constant is marked `use_pickle`, or is an object rather than a tensor: unpickled;
-- example inputs or weights of the old form are not tensors alone: unpickled after the safe way failed;
-- there is a compiled model (AOTInductor): a shared library, loaded;
-- a size is given as an expression: evaluated by sympy, which is Python's `eval`;
-- an operator is named: any path below `torch`, `operator` or `math` is followed, down to functions that run commands;
+- a weight or constant is marked `use_pickle`, or is an object rather than a tensor: it is unpickled;
+- example inputs or weights of the old form contain more than tensors: they are unpickled after the safe way fails;
+- the archive contains a compiled model (AOTInductor): the shared library is loaded;
+- a size is an expression: sympy evaluates it with Python's `eval`;
+- an operator is named: any path below `torch`, `operator` or `math` is followed, including functions that run commands;
 - names of inputs and nodes, and guards, become the text of a Python function, which is executed;
 - a container names a type: its module is imported.
 
-An archive with anything of that beyond what plain models have is refused. Names and bytes are taken from torch's own
-reader, so that what is checked is what is then read.
+An archive is refused if it contains any of these beyond the contents of plain models. Names and bytes come from torch's
+own reader, so that the checked content is the content that is then read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPERATOR = re.compile(
     r"|math\.(ceil|floor|trunc|sqrt|pow|log2)"
 )
 FORBIDDEN = re.compile(r"torch\.ops\.aten\.from_file\.")  # opens a file
-# The words of an expression of sizes, beside the functions that torch has for them.
+# The words allowed in an expression of sizes, along with torch's functions for sizes.
 WORD = re.compile(
     r"Symbol|Integer|Float|Rational|Add|Mul|Pow|Min|Max|Mod|And|Or|Not|Eq|Ne|Lt|Le|Gt|Ge|Equality|Unequality"
     r"|StrictLessThan|LessThan|StrictGreaterThan|GreaterThan|true|false|True|False|oo"
@@ -46,36 +46,36 @@ WORD = re.compile(
 NAME = re.compile(r"[A-Za-z_]\w*")
 EXPRESSION = re.compile(r"[\w\s+\-*/%(),<>=]*")
 QUOTED = re.compile(r"'\w+'")
-# What names, dtypes, devices and versions are written with: nothing of it can be more than a name in Python.
+# The characters of names, dtypes, devices and versions. A text of these characters is at most a name in Python.
 PLAIN = re.compile(r"[\w.:+-]*")
 CONTAINERS = re.compile(r"builtins\.(tuple|list|dict)|collections\.OrderedDict")
 CONTEXT = re.compile(r'null|\[("\w+"(, "\w+")*)?\]')  # the keys of a dict
-FREE = frozenset({"as_string", "as_strings", "guards_code"})  # said by their representation, or never asked for
+FREE = frozenset({"as_string", "as_strings", "guards_code"})  # used by their representation, or unused
 
 
 class Refused(ValueError):
-    """An archive that could not be read without running code of its own: what it has, in a phrase."""
+    """An archive that could not be read without running its code; the message is a phrase on its contents."""
 
 
 def program(content: bytes) -> ExportedProgram:
-    """The program in an archive's bytes; Refused where reading it would do more than read."""
+    """Read the program of an archive. Raises Refused if reading could run code."""
     from torch.export.pt2_archive import PT2ArchiveReader
     from torch.export.pt2_archive._package import load_pt2
 
     reader = PT2ArchiveReader(io.BytesIO(content))
     check({name: reader.read_bytes(name) for name in reader.get_file_names()})
-    # What torch.export.load calls; that one goes on with another, older format where this one fails.
+    # torch.export.load calls this function, but falls back to an older format if it fails.
     programs: dict[str, ExportedProgram] = load_pt2(io.BytesIO(content)).exported_programs
     return programs["model"]
 
 
 def check(records: dict[str, bytes]) -> None:
-    """Refused unless the records of an archive, by their names, are those of a plain model."""
+    """Raise Refused unless the records of an archive belong to a plain model."""
     if "models/model.json" not in records:
-        raise Refused("it holds no program called model")
+        raise Refused("it contains no program called model")
     for name, held in records.items():
         if name.startswith("data/aotinductor"):
-            raise Refused("it holds compiled code (AOTInductor)")
+            raise Refused("it contains compiled code (AOTInductor)")
         if name.endswith("_config.json"):
             _check_payload(name, json.loads(held))
         elif name.startswith("models/"):
@@ -104,24 +104,24 @@ def _check_program(name: str, held: Any) -> None:
     for key, text in _texts(held):
         if key in ("target", "as_operator"):
             if FORBIDDEN.match(text) or not OPERATOR.fullmatch(text):
-                raise Refused(f"{name} uses {text[:60]!r}, which is no operator of torch's own")
+                raise Refused(f"{name} uses {text[:60]!r}, which is not an operator of torch")
         elif key == "expr_str":
             if not is_expression(text):
-                raise Refused(f"{name} has the size {text[:60]!r}, which is no plain expression")
+                raise Refused(f"{name} has the size {text[:60]!r}, which is not a plain expression")
         elif key in ("in_spec", "out_spec"):
             _check_containers(name, json.loads(text))
         elif key not in FREE and not PLAIN.fullmatch(text):
-            raise Refused(f"{name} has the name {text[:60]!r}, which is no plain name")
+            raise Refused(f"{name} has the name {text[:60]!r}, which is not a plain name")
 
 
 def _check_containers(name: str, held: Any) -> None:
     for key, text in _texts(held):
         if not {"type": CONTAINERS, "context": CONTEXT}.get(key, PLAIN).fullmatch(text):
-            raise Refused(f"{name} takes or gives a {text[:60]!r}; it may be tuples, lists and dicts")
+            raise Refused(f"{name} takes or returns a {text[:60]!r}; only tuples, lists and dicts are allowed")
 
 
 def is_expression(text: str) -> bool:
-    """Whether a text is a sum, product, ... of numbers and symbols such as sympy prints them, and no more."""
+    """Whether a text is a plain expression of numbers and symbols as printed by sympy."""
     bare = QUOTED.sub("", text)
     plain = re.sub(r"\b\d+\.\d*", "0", bare)
     words = NAME.findall(plain)
@@ -136,7 +136,7 @@ def _functions() -> frozenset[str]:
 
 
 def _texts(held: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every text in nested JSON, keys included, with the key above it; what was noted of a node is not part of it."""
+    """Yield every text in nested JSON, including keys, with the key above it; skips the metadata of nodes."""
     if isinstance(held, str):
         yield key, held
     elif isinstance(held, dict):

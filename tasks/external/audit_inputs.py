@@ -1,8 +1,8 @@
-"""What `engram.audit` is given: two sets of records in whatever form people hold them, brought to one form.
+"""The records that `engram.audit` accepts: two sets of records in any usual form, converted to one form.
 
-A set is (images, labels), a data set or data loader of such pairs, a table of pandas, a mapping, or the name or folder
-of a data set, which is decoded as for every other audit. Whatever cannot be read is a ValueError in one line that names
-the set.
+A set is (images, labels), a data set or data loader of such pairs, a pandas data frame, a mapping, or the name or
+folder of a data set, which is decoded as in every other audit. A set that cannot be read raises ValueError with its
+name.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Labels = NDArray[np.int64]
 
 FEWEST = 20  # records of a set
 BYTE = 255
-CHANNELS = (1, 3, 4)  # of pictures
+CHANNELS = (1, 3, 4)  # of images
 IMAGE_NAMES = ("images", "image", "pixel_values", "inputs", "features", "data", "x", "X", "img")
 LABEL_NAMES = ("labels", "label", "targets", "target", "y", "fine_label", "class")
 EXPECTED = (
-    "it must be (images, labels), a data set or loader of pairs of image and label, images of one shape, or the folder "
+    "expected (images, labels), a data set or loader of pairs (image, label) with images of one shape, or the folder "
     "or name of a data set"
 )
 
 
 @dataclass(frozen=True, eq=False)
 class RecordSet:
-    """Images (n, ...) and labels (n,); names of the classes, if they are known, and what was done to the records."""
+    """Images (n, ...) and labels (n,), with class names, if known, and notes on conversions."""
 
     images: Array
     labels: Labels
@@ -43,16 +43,16 @@ class RecordSet:
 
 
 def read_sets(members: Any, nonmembers: Any) -> tuple[RecordSet, RecordSet]:
-    """Both sets, on one scale, each record once.
+    """Read both sets, on one scale and without copies.
 
-    Raises ValueError if one cannot be read, they share a record, their classes have other names, or one has too few
-    records.
+    Raises ValueError if a set cannot be read or has too few records, if the sets share a record, or if their class
+    names differ.
     """
     inside, outside = _read_set(members, "members"), _read_set(nonmembers, "nonmembers")
     if inside.classes and outside.classes and inside.classes != outside.classes:
         raise ValueError(
-            f"members have the classes {_shown(inside.classes)} and nonmembers {_shown(outside.classes)}; classes are "
-            "numbered by their names, so both sets need the same"
+            f"members have the classes {_shown(inside.classes)} and nonmembers {_shown(outside.classes)}; both sets "
+            "must have the same class names, because classes are numbered by name"
         )
     if is_bytes(inside.images) and _is_unit(outside.images):
         inside = scale(inside, "members")
@@ -69,7 +69,7 @@ def _shown(names: tuple[str, ...]) -> str:
 
 
 def is_bytes(images: Array) -> bool:
-    """Whether images are whole numbers up to 255, as pictures are stored."""
+    """Whether images are integers from 0 to 255, as in image files."""
     if images.dtype == np.uint8:
         return True
     if images.dtype == bool or images.min() < 0 or not 1 < images.max() <= BYTE:
@@ -78,12 +78,12 @@ def is_bytes(images: Array) -> bool:
 
 
 def _is_unit(images: Array) -> bool:
-    """Whether images are fractions in [0, 1]."""
+    """Whether images are floats in [0, 1]."""
     return images.dtype.kind == "f" and bool(images.min() >= 0 and images.max() <= 1)
 
 
 def scale(records: RecordSet, name: str) -> RecordSet:
-    """The images in [0, 1], float32."""
+    """Scale the images to [0, 1], as float32."""
     images = np.divide(records.images, BYTE, dtype=np.float32)
     return replace(
         records, images=images, notes=(*records.notes, f"{name}: images were scaled from [0, 255] to [0, 1]")
@@ -95,16 +95,16 @@ def _read_set(given: Any, name: str) -> RecordSet:
         return _named_set(given, name)
     try:
         images, labels = _images_and_labels(given)
-    except Exception as error:  # of whatever class the user's objects raise
+    except Exception as error:  # the user's objects may raise any class
         raise ValueError(f"{name} is {type(given).__name__}; {EXPECTED}: {_one_line(error)}") from None
     return RecordSet(_checked_images(images, labels, name), _checked_labels(labels, name))
 
 
 def _images_and_labels(given: Any) -> tuple[Array, Array]:
-    """The two arrays of a set, however it holds them."""
+    """Return the arrays of images and labels of a set of any form."""
     if isinstance(given, tuple | list) and len(given) == 2:
         return _stacked(given[0]), _array(given[1])
-    if hasattr(given, "columns") and hasattr(given, "iloc"):  # a table of pandas
+    if hasattr(given, "columns") and hasattr(given, "iloc"):  # a pandas data frame
         label = _named(list(given.columns), LABEL_NAMES)
         return _array(given.drop(columns=[label])), _array(given[label])
     if isinstance(given, Mapping):
@@ -119,7 +119,7 @@ def _images_and_labels(given: Any) -> tuple[Array, Array]:
 
 
 def _has_items(given: Any) -> bool:
-    """Whether it has single items by number; a data loader, and a data set that is only iterated over, has none."""
+    """Whether it can be indexed, unlike a data loader or an iterable data set."""
     return hasattr(given, "__getitem__") and hasattr(given, "__len__")
 
 
@@ -148,14 +148,14 @@ def _named(names: Iterable[Any], known: tuple[str, ...]) -> str:
 
 
 def _stacked(images: Any) -> Array:
-    """An array of images, or the images of a list, each an array, a tensor or a picture of Pillow."""
+    """Return images as one array, from an array or from a list of arrays, tensors or Pillow images."""
     if isinstance(images, list | tuple) and images and not np.isscalar(images[0]):
         return np.stack([_array(image) for image in images])
     return _array(images)
 
 
 def _array(value: Any) -> Array:
-    """The numbers of an array, tensor, series or picture in this machine's memory."""
+    """Return an array, tensor, series or Pillow image as a NumPy array."""
     value = value.detach().cpu() if hasattr(value, "detach") else value
     if str(getattr(value, "dtype", "")) == "torch.bfloat16":
         value = value.float()
@@ -168,7 +168,7 @@ def _checked_images(images: Array, labels: Array, name: str) -> Array:
             f"{name} has images {images.dtype} {images.shape} and labels {labels.shape}; expected (n, ...) and (n,)"
         )
     if len(images) < FEWEST:
-        raise ValueError(f"{name} has {len(images)} records; it must have at least {FEWEST}")
+        raise ValueError(f"{name} has {len(images)} records; expected at least {FEWEST}")
     wrong = images.reshape(len(images), -1)
     bad = np.flatnonzero(~np.isfinite(wrong).all(axis=1)) if images.dtype.kind == "f" else np.zeros(0, int)
     if len(bad):
@@ -181,11 +181,11 @@ def _checked_labels(labels: Array, name: str) -> Labels:
     if labels.ndim == 2 and labels.dtype.kind in "biuf" and _is_one_hot(labels):
         labels = labels.argmax(axis=1)
     if labels.ndim != 1:
-        raise ValueError(f"{name} has labels {labels.shape}; expected one number of a class for each record")
+        raise ValueError(f"{name} has labels {labels.shape}; expected one class number per record")
     is_number = labels.dtype.kind in "biuf"
     if not is_number or not np.isfinite(labels).all() or (labels != np.rint(labels)).any() or labels.min() < 0:
         first = next((label for label in labels.tolist() if not _is_class(label)), labels[0])
-        raise ValueError(f"{name} has labels such as {first!r}; they must be numbers of classes, from 0 on")
+        raise ValueError(f"{name} has labels such as {first!r}; expected class numbers, counted from 0")
     return labels.astype(np.int64)
 
 
@@ -198,7 +198,7 @@ def _is_class(label: Any) -> bool:
 
 
 def _named_set(given: str | Path, name: str) -> RecordSet:
-    """All images of a data set by its name, such as `folder:mine#64x64`, or of a folder, list or table by its path."""
+    """Read all images of a data set by its name, such as `folder:mine#64x64`, or of a folder, list or table by path."""
     from tasks.datasets import catalog
     from tasks.datasets.dataset import Dataset
 
@@ -227,17 +227,17 @@ def _dataset_name(given: str, name: str) -> str:
         kinds = {".csv": "list", ".parquet": "list"}
         kind = "folder" if folder.is_dir() else kinds.get(folder.suffix.lower(), "")
         if not folder.exists() or not kind:
-            raise ValueError(f"{name} is {given!r}, which is no folder, list or data set; {EXPECTED}")
+            raise ValueError(f"{name} is {given!r}, which is not a folder, list or data set; {EXPECTED}")
         if kind == "folder" and (folder / "train.parquet").exists():
             kind = "parquet"
         given = f"{kind}:{folder}{hash_mark}{options}"
     if kind == "folder" and (folder / "train").is_dir() and (folder / "test").is_dir():
-        raise ValueError(f"{name} is {given!r}, which has two parts; give one, such as {folder / 'train'}")
+        raise ValueError(f"{name} is {given!r}, which has two parts; pass one part, such as {folder / 'train'}")
     return given
 
 
 def _drop_copies(records: RecordSet, name: str) -> RecordSet:
-    """The records without those that are there before, with the same label."""
+    """Drop records that are copies of earlier ones with the same label."""
     seen: set[tuple[bytes, int]] = set()
     rows = []
     for row, (image, label) in enumerate(zip(records.images, records.labels.tolist(), strict=True)):
@@ -250,23 +250,25 @@ def _drop_copies(records: RecordSet, name: str) -> RecordSet:
         return records
     if len(rows) < FEWEST:
         raise ValueError(
-            f"{name} has {len(records.labels)} records, of which {len(rows)} differ; it must have at least {FEWEST}"
+            f"{name} has {len(records.labels)} records, of which {len(rows)} differ; expected at least {FEWEST}"
         )
     note = f"{name}: {copies:,} of {len(records.labels):,} records are copies of others and count once"
     return replace(records.select(np.array(rows)), notes=(*records.notes, note))
 
 
 def check_distinct(members: Array, nonmembers: Array) -> None:
-    """Raise ValueError if a record is in both sets, in whatever dtype, or the sets have records of two shapes."""
+    """Raise ValueError if a record is in both sets, in any dtype, or if the sets have different shapes."""
     if members.shape[1:] != nonmembers.shape[1:]:
-        raise ValueError(f"members have shape {members.shape[1:]} and nonmembers {nonmembers.shape[1:]}; expected one")
+        raise ValueError(
+            f"members have shape {members.shape[1:]} and nonmembers {nonmembers.shape[1:]}; expected the same shape"
+        )
     both = int(_shared_records(members, nonmembers).sum())
     if both:
-        raise ValueError(f"{both} of {len(nonmembers)} nonmembers are members, too; leave them out")
+        raise ValueError(f"{both} of {len(nonmembers)} nonmembers are also members; leave them out")
 
 
 def _shared_records(members: Array, nonmembers: Array) -> NDArray[np.bool_]:
-    """Whether each nonmember is a member: equal in the coarser of the two dtypes, but for rounding in float32.
+    """Return whether each nonmember is a member: equal in the coarser of the two dtypes, up to rounding in float32.
 
     Records are sorted by one random projection, whose rounding error is bounded, and compared with their neighbours.
     """
@@ -287,11 +289,11 @@ def _shared_records(members: Array, nonmembers: Array) -> NDArray[np.bool_]:
     return shared
 
 
-SINGLE, HALF, BRAIN = 0, 1, 2  # float32, float16 and bfloat16, by the width of their rounding
+SINGLE, HALF, BRAIN = 0, 1, 2  # float32, float16 and bfloat16, by coarseness of rounding
 
 
 def _coarseness(images: Array) -> int:
-    """The coarsest of these dtypes that holds the numbers of a set; bfloat16 came as float32 with half of its bits."""
+    """Return the coarsest dtype that represents the numbers; bfloat16 arrives as float32 with half of its bits."""
     if images.dtype == np.float16:
         return HALF
     if images.dtype == np.float32 and not (np.ascontiguousarray(images).view(np.uint32) & 0xFFFF).any():
@@ -300,7 +302,7 @@ def _coarseness(images: Array) -> int:
 
 
 def _rounded(images: Array, coarseness: int) -> NDArray[np.float64]:
-    """Flattened images, rounded to a dtype (half a place to the even neighbour)."""
+    """Flatten images and round them to a dtype (half to even)."""
     values = images.reshape(len(images), -1).astype(np.float16 if coarseness == HALF else np.float32)
     if coarseness == BRAIN:
         bits = np.ascontiguousarray(values).view(np.uint32)

@@ -1,7 +1,7 @@
-"""The model that `engram.audit` is given: a torch module, a function, or a file, asked for logits in one way.
+"""The model that `engram.audit` accepts: a torch module, a function or a file, evaluated to logits.
 
-Images are given to it in the first form that it takes: as they are, scaled to [0, 1], or with their axes in the order
-of its first convolution. If it takes several, that form is used in which it is best about the labels of both sets.
+Images are passed in a form that the model accepts: unchanged, scaled to [0, 1], or with channels first. If it accepts
+several forms, the one with the lowest loss on the labels of both sets is used.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Ask = Callable[[Array], Any]
 
 WHERE = "model"
 FAILED = "failed on"
-LOGITS = "pass a function that gives the logits, such as lambda images: model(images).log()"
-EXPECTED = "a torch module, a function of a batch of images, or the path of a model's file"
+LOGITS = "pass a function that returns logits, such as lambda images: model(images).log()"
+EXPECTED = "a torch module, a function of a batch of images, or the path of a model file"
 
 
 @dataclass(frozen=True)
 class Form:
-    """A way to give images to a model, and its description; the empty one gives them unchanged."""
+    """A conversion of images for a model, and its description, which is empty for unchanged images."""
 
     description: str
     apply: Callable[[Array], Array]
@@ -40,9 +40,9 @@ class Form:
 def ask_model(
     model: Any, sets: tuple[RecordSet, RecordSet], batch: int
 ) -> tuple[tuple[Floats, Floats], tuple[RecordSet, RecordSet]]:
-    """log p of each record's label in nats, of both sets, and the sets in the form that the model took.
+    """Return log p of each record's label in nats, for both sets, and the sets in the form that the model accepts.
 
-    Raises ValueError, in one line, if the model fails, gives no logits, or gives two answers to one image.
+    Raises ValueError if the model fails, does not return logits, or returns two results for one image.
     """
     classes = int(max(records.labels.max() for records in sets)) + 1
     with _open_model(model, sets, classes, batch) as ask:
@@ -50,8 +50,8 @@ def ask_model(
         answers = [_log_p(ask, records.images, classes, batch) for records in formed]
         half = other_batch(answers[0][:batch])
         again = _log_p(ask, formed[0].images[half], classes, batch)
-    check_asked_twice(answers[0][half], again, WHERE, "call model.eval() before, also inside of a function")
-    # Both sets together show the order in a model that generalises, the members alone in one that memorises them.
+    check_asked_twice(answers[0][half], again, WHERE, "call model.eval() first, also inside a function")
+    # Both sets reveal the order of classes if the model generalises, the members alone if it memorises.
     for count in (2, 1):
         labels = np.concatenate([records.labels for records in formed[:count]])
         check_class_order(np.concatenate(answers[:count]), labels, WHERE, "number the labels in its order")
@@ -73,17 +73,17 @@ def _open_model(model: Any, sets: tuple[RecordSet, RecordSet], classes: int, bat
     else:
         is_class = isinstance(model, type)
         kind = f"the class {model.__name__}" if is_class else f"a {type(model).__name__}"
-        raise ValueError(f"model is {kind}; it must be {EXPECTED}")
+        raise ValueError(f"model is {kind}; expected {EXPECTED}")
 
 
 def _is_module(model: Any) -> bool:
-    torch = sys.modules.get("torch")  # without it, the model is none of its modules
+    torch = sys.modules.get("torch")  # if torch is not imported, the model cannot be a torch module
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
 @contextlib.contextmanager
 def _evaluation_mode(model: Any) -> Iterator[Ask]:
-    """A module in evaluation mode; afterwards it is in the modes that it was in."""
+    """Put a module into evaluation mode, and restore its modes afterwards."""
     import torch
 
     weights = next((each for each in model.parameters() if each.is_floating_point()), torch.zeros(0))
@@ -103,7 +103,7 @@ def _evaluation_mode(model: Any) -> Iterator[Ask]:
 
 
 def _function_model(model: Callable[[Any], Any]) -> Ask:
-    """A function that takes arrays, or else tensors."""
+    """Wrap a function that takes arrays, or tensors if it rejects arrays."""
 
     def ask(images: Array) -> Any:
         torch = sys.modules.get("torch")
@@ -120,12 +120,12 @@ def _function_model(model: Callable[[Any], Any]) -> Ask:
 
 
 def _file_model(name: str, images: Array, classes: int, batch: int) -> Ask:
-    """A model's file as every audit reads it, for images in [0, 1] as (channels, height, width)."""
+    """Load a model file as in every audit, for images in [0, 1] as (channels, height, width)."""
     from tasks.external.loading import load_model
     from tasks.external.model_file import Interface, ModelFile, pin
 
     if images.ndim not in (3, 4):
-        raise ValueError(f"model {name} takes images, and the records have shape {images.shape[1:]}")
+        raise ValueError(f"model {name} takes images, but the records have shape {images.shape[1:]}")
     shape = _image_shape(images)
     given = load_model(pin(ModelFile.parse(name)), shape, Interface(batch=batch), classes)
 
@@ -141,7 +141,7 @@ def _file_model(name: str, images: Array, classes: int, batch: int) -> Ask:
 
 
 def _image_shape(images: Array) -> tuple[int, int, int]:
-    """Height, width and channels of images whose channels may come first, last or not at all."""
+    """Return height, width and channels of images with channels first, last or absent."""
     sizes = images.shape[1:]
     if len(sizes) == 2:
         return sizes[0], sizes[1], 1
@@ -153,12 +153,12 @@ def _has_channels_last(images: Array) -> bool:
 
 
 def _forms(images: Array) -> list[Form]:
-    """The ways to give these images, unchanged first."""
+    """Return the possible forms of these images, unchanged first."""
     layouts = [Form("", lambda given: given)]
     if _has_channels_last(images):
         layouts.append(Form("their channels were moved to the front", lambda given: given.transpose(0, 3, 1, 2)))
     if images.ndim == 3:
-        layouts.append(Form("they got an axis of one channel", lambda given: given[:, None]))
+        layouts.append(Form("an axis of one channel was added", lambda given: given[:, None]))
     if not is_bytes(images):
         return layouts
     scaled = []
@@ -177,7 +177,7 @@ def _then_scale(apply: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 
 def _choose_forms(ask: Ask, sets: tuple[RecordSet, RecordSet], classes: int, batch: int) -> tuple[RecordSet, RecordSet]:
-    """The sets in the form that suits the model; one form for both if they are alike."""
+    """Return the sets in the form that suits the model; one form for both if shape and scale agree."""
     first = _choose_form(ask, [sets[0], sets[1]] if _are_alike(*sets) else [sets[0]], classes, batch)
     second = first if _are_alike(*sets) else _choose_form(ask, [sets[1]], classes, batch)
     inside, outside = (
@@ -195,7 +195,7 @@ def _are_alike(first: RecordSet, second: RecordSet) -> bool:
 def _in_form(records: RecordSet, form: Form, name: str) -> RecordSet:
     if not form.description:
         return records
-    notes = (*records.notes, f"{name}: the model does not take images of this form, so {form.description}")
+    notes = (*records.notes, f"{name}: the model does not accept images in this form, so {form.description}")
     return RecordSet(np.ascontiguousarray(form.apply(records.images)), records.labels, records.classes, notes)
 
 
@@ -210,13 +210,12 @@ def _choose_form(ask: Ask, sets: Sequence[RecordSet], classes: int, batch: int) 
             losses[number] = float(np.mean([_mean_loss(ask, form, records, classes, batch) for records in sets]))
         except ValueError as error:
             errors.append(error)
-    if not losses:  # one that gave something says more than one that failed
+    if not losses:  # prefer an error about outputs to one about a failed call
         raise next((error for error in errors if FAILED not in str(error)), errors[0])
     return forms[min(losses, key=lambda number: losses[number])]
 
 
 def _mean_loss(ask: Ask, form: Form, records: RecordSet, classes: int, batch: int) -> float:
-    """Of the first records."""
     labels = records.labels[:batch]
     log_p = _log_p(ask, np.ascontiguousarray(form.apply(records.images[:batch])), classes, batch)
     return -float(log_p[np.arange(len(labels)), labels].mean())
@@ -228,7 +227,7 @@ def _log_p(ask: Ask, images: Array, classes: int, batch: int) -> Floats:
 
 
 def _all_logits(ask: Ask, images: Array, classes: int, batch: int) -> Floats:
-    """What the model gives for all images, in batches; ValueError, in one line, where it fails."""
+    """Evaluate the model on all images, in batches. Raises ValueError if it fails."""
     parts = []
     for start in range(0, len(images), batch):
         part = images[start : start + batch]
@@ -242,24 +241,24 @@ def _all_logits(ask: Ask, images: Array, classes: int, batch: int) -> Floats:
             ) from None
         numbers = _as_numbers(_choose_logits(outputs, len(part), classes))
         if numbers.ndim not in (1, 2) or len(numbers) != len(part):
-            raise ValueError(f"model gives {numbers.shape} for {len(part)} images; expected ({len(part)}, classes)")
+            raise ValueError(f"model returns {numbers.shape} for {len(part)} images; expected ({len(part)}, classes)")
         parts.append(numbers)
     widths = {part.shape[1:] for part in parts}
     if len(widths) > 1:
         raise ValueError(
-            f"model gives {', '.join(map(str, sorted(widths)))} numbers an image; expected as many for all"
+            f"model returns {', '.join(map(str, sorted(widths)))} numbers per image; expected the same number for all"
         )
     logits = np.concatenate(parts)
-    columns = max(logits.shape[1], 2) if logits.ndim == 2 else 2  # one logit is that of the second class
+    columns = max(logits.shape[1], 2) if logits.ndim == 2 else 2  # a single logit belongs to the second class
     if columns < classes:
-        raise ValueError(f"model gives {columns} classes, and the labels reach up to {classes - 1}")
+        raise ValueError(f"model returns {columns} classes, but the labels reach up to {classes - 1}")
     return logits
 
 
 def _choose_logits(outputs: Any, rows: int, classes: int) -> Any:
-    """The logits among what a model gives: `.logits`, an entry of that name, or the only output (rows, classes).
+    """Return the logits among the outputs: `.logits`, an entry of that name, or the only output (rows, classes).
 
-    Raises ValueError, naming the outputs with their shapes, if there are several of that shape or none.
+    Raises ValueError, with the shapes of the outputs, if several outputs or none have that shape.
     """
     if getattr(outputs, "logits", None) is not None:
         return outputs.logits
@@ -278,7 +277,7 @@ def _choose_logits(outputs: Any, rows: int, classes: int) -> Any:
         return next(iter(named.values()))
     shown = ", ".join(f"{name} {tuple(getattr(value, 'shape', ())) or '(no array)'}" for name, value in named.items())
     raise ValueError(
-        f"model gives {len(named)} outputs: {shown}; pass a function that gives the logits alone, such as lambda "
+        f"model returns {len(named)} outputs: {shown}; pass a function that returns only the logits, such as lambda "
         f"images: model(images)[{next(iter(named))!s}]"
     )
 
@@ -289,7 +288,7 @@ def _could_be_logits(value: Any, rows: int, classes: int) -> bool:
 
 
 def _as_numbers(value: Any) -> Floats:
-    """An output as float64 in this machine's memory, also from half precisions."""
+    """Return an output as a float64 array in main memory, also from half precision."""
     value = value.detach().cpu() if hasattr(value, "detach") else value
     if hasattr(value, "is_floating_point") and value.is_floating_point():
         value = value.double()
@@ -299,5 +298,5 @@ def _as_numbers(value: Any) -> Floats:
             raise TypeError(f"of {numbers.dtype}")
     except Exception as error:
         text = " ".join(str(error).split())[:200]
-        raise ValueError(f"model gives a {type(value).__name__}, which is no array of numbers: {text}") from None
+        raise ValueError(f"model returns a {type(value).__name__}; expected an array of numbers: {text}") from None
     return numbers.astype(np.float64)

@@ -1,7 +1,7 @@
-"""The questions that an owner is handed who keeps the system: every set that it is asked about, blinded.
+"""Blinded questions for the owner of a system.
 
-All are in one set, in an order that a secret says, some of them twice, each under an id and a context of its own. What
-is sent back by these ids is mapped back to the questions that they are.
+All questions are in one set, in an order that follows from a secret, some of them twice, each with its own id and
+context. The returned answers are mapped back to the questions by these ids.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from tasks.question_answering.question_sets import (
 from tasks.question_answering.scoring import match_key
 
 SET_NAME = "questions"  # the set's name
-# What each question is: `set` is one of SETS, `question` the id that it has in the data.
+# The identity of each question: `set` is one of SETS, `question` its id in the data.
 KEY = pa.schema([("id", pa.string()), ("set", pa.string()), ("question", pa.string())])
 
 
 @dataclass(frozen=True)
 class Blinding:
-    """Which questions are handed out, on contexts of both kinds, and the seed of their order."""
+    """The selection of exported questions, with contexts of both kinds, and the seed of their order."""
 
     data: Dataset
     selection: Selection
@@ -50,7 +50,7 @@ class Blinding:
 
 @dataclass(frozen=True)
 class ReadBlindedAnswers:
-    """The predictions for questions that were handed out blinded."""
+    """Configuration: the predictions for blinded questions."""
 
     given: Predictions
     handed: Blinding
@@ -58,23 +58,23 @@ class ReadBlindedAnswers:
 
 @task(version=1, name="question_answering.read_blinded_answers")
 def read_blinded_answers(config: ReadBlindedAnswers, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
-    """The answers (ANSWERS) of the file, by the ids that the questions have in the data, as of an unknown epoch."""
+    """Read the answers (ANSWERS) of the file, by the questions' ids in the data, with unknown epoch."""
     return unblind_answers(config)
 
 
 def handout_questions(config: Blinding) -> tuple[str, ProbeQuestions]:
-    """The name of the one set that an owner gets, and its questions, without their gold answers."""
+    """Return the name of the exported set, and its questions without gold answers."""
     handed, every, form = _blind_sets(config)
     drawn = []
     for place, number in enumerate(handed.order):
         id_ = handed.id_of(handed.name, place)
-        # The ids of a question and of its context would tell the whole and the corrupted context of one question.
+        # The ids of a question and its context would reveal which contexts are corrupted.
         drawn.append(replace(every[number][1], id=id_, context_id=id_, golds=()))
     return handed.name, ProbeQuestions(drawn, form)
 
 
 def key_table(config: Blinding) -> pa.Table:
-    """What each question is (KEY), in the order of the ids."""
+    """Return the identity of each question (KEY), in the order of the ids."""
     handed, every, _ = _blind_sets(config)
     rows = [
         (handed.id_of(handed.name, place), every[number][0], every[number][1].id)
@@ -84,7 +84,10 @@ def key_table(config: Blinding) -> pa.Table:
 
 
 def unblind_answers(config: ReadBlindedAnswers) -> pa.Table:
-    """The answers (ANSWERS), set by set, to those that were asked twice the first; ValueError as for four files."""
+    """Return the answers (ANSWERS), set by set; for repeated questions the first answer.
+
+    Raises ValueError as for four separate files.
+    """
     handed, every, _ = _blind_sets(config.handed)
     sent = _sent_answers(config)
     rows = []
@@ -95,7 +98,7 @@ def unblind_answers(config: ReadBlindedAnswers) -> pa.Table:
 
 
 def count_repeats(config: ReadBlindedAnswers) -> tuple[int, int]:
-    """How many questions were asked twice, and how many of these have two answers by the rule of exact match."""
+    """Return the number of repeated questions, and of those with two different answers by exact match."""
     handed, _, _ = _blind_sets(config.handed)
     scorer, sent, ids = load_questions(config.handed.data).scorer, _sent_answers(config), handed.ids
     pairs = [(sent[ids[number]], sent[again]) for number, again in handed.repeats.items()]
@@ -103,7 +106,7 @@ def count_repeats(config: ReadBlindedAnswers) -> tuple[int, int]:
 
 
 def _sent_answers(config: ReadBlindedAnswers) -> Mapping[str, Answer]:
-    """The answer to each question that was handed out, by its id there."""
+    """Return the answer to each exported question by its exported id."""
     handed, _, _ = _blind_sets(config.handed)
     (path,), (content,) = config.given.paths(), config.given.contents()
     sent = parse_predictions(path, content, load_questions(config.handed.data).scorer)
@@ -111,8 +114,8 @@ def _sent_answers(config: ReadBlindedAnswers) -> Mapping[str, Answer]:
     if sent.keys().isdisjoint(ids):
         check_sets(str(path), sent, ids)
         raise DatasetError(
-            f"{path} answers none of the questions that were handed out with these settings, such as {ids[0]!r}; data, "
-            "corruption, examples, held_out, numeric, seed and secret must be those that engram probes was given"
+            f"{path} answers no question that was exported with these settings, such as {ids[0]!r}; data, corruption, "
+            "examples, held_out, numeric, seed and secret must be the same as for engram probes"
         )
     check_ids(path, sent, ids, set(ids))
     return sent
@@ -124,7 +127,7 @@ def _question_id(name: str, place: int) -> str:
 
 @lru_cache(maxsize=2)
 def _blind_sets(config: Blinding) -> tuple[HandedOut, list[tuple[str, Question]], Form]:
-    """How the questions are handed out, the set and question of each number, and their format."""
+    """Return the blinded order, the set and question of each number, and the format of the questions."""
     sets = dict(probe_sets(load_questions(config.data), config.corruption, config.selection))
     every = [(name, question) for name, given in sets.items() for question in given.questions]
     (form,) = {given.form for given in sets.values()}

@@ -1,14 +1,14 @@
-"""Pictures or questions handed out in an order that says nothing, some of them twice; and the auditor's record of it.
+"""Images or questions exported in a random order, some of them twice, and the auditor's record of the order.
 
-An owner gets all of them in one set under opaque names, so that nothing in a name says which it is. The set's name
-ends in a digest of what is in it: a table that was made for other settings has no row for these.
+The owner receives all items in one set under opaque names, which do not reveal what each item is. The name of the set
+ends in a digest of its content, so that a table for other settings does not match.
 
-Beside the folder PROBES that goes to the owner lie two files, which do not:
+Next to the folder PROBES, which goes to the owner, are two files that the auditor keeps:
 
-PROBES-key.csv      image, set: what each picture is; of questions id, set, question. The SHA-256 of this file stands
-                    in the owner's README.txt. Once the owner has sent the table, the key can be given, too, and
-                    `sha256sum` shows that it is the one that was promised.
-PROBES-split.csv    where each picture comes from, where the auditor has to know that before any is given
+PROBES-key.csv      image, set: the identity of each image; for questions id, set, question. The owner's README.txt
+                    contains the SHA-256 of this file. Once the owner has returned the table, the auditor can share the
+                    key, and `sha256sum` verifies it.
+PROBES-split.csv    the source of each image, if the auditor needs it before the model is evaluated
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from tasks.external.handout import image_of, write_whole
 from tasks.numerics import seeds
 
 TOGETHER = "pictures"  # the set's name
-REPEATED = 0.1  # of what is handed out is there twice
+REPEATED = 0.1  # share of items that occur twice
 DIGITS = 8  # of a digest
-SAME = 0.01  # of the log-odds: in single precision devices differ in the last digits of a logit, in half by more
+SAME = 0.01  # tolerance of log-odds: logits of two devices differ in the last digits, in half precision by more
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class HandedOut:
-    """A name for the set, and the image at each place of it; an image may be there twice.
+    """The name of an exported set, and the image at each position; an image may occur twice.
 
-    `id_of(name, place)` is the id of what is at a place, that of pictures unless it says otherwise.
+    `id_of(name, place)` is the id of a position; the default is the id of images.
     """
 
     name: str
@@ -50,12 +50,12 @@ class HandedOut:
 
     @property
     def ids(self) -> list[str]:
-        """The id of each image's first place, by image."""
+        """The id of the first position of each image, by image."""
         return [self.id_of(self.name, place) for place in self._first]
 
     @property
     def repeats(self) -> dict[int, str]:
-        """The id of the second place of each image that has two."""
+        """The id of the second position of each repeated image."""
         first = set(self._first)
         return {
             int(image): self.id_of(self.name, place) for place, image in enumerate(self.order) if place not in first
@@ -63,16 +63,16 @@ class HandedOut:
 
     @property
     def _first(self) -> list[int]:
-        """The first place of each image, by image."""
+        """The first position of each image, by image."""
         return [int(place) for place in np.unique(self.order, return_index=True)[1]]
 
 
 def blind_images(
     content: Any, count: int, seed: int, what: str = TOGETHER, id_of: Callable[[str, int], str] = image_of
 ) -> HandedOut:
-    """So many images in an order that the seed says, a tenth of them twice; `content` (JSON) says what they are.
+    """Order `count` images by a seed, a tenth of them twice; `content` (JSON) identifies them.
 
-    The set is named after `what` they are.
+    The name of the set begins with `what`.
     """
     name = f"{what}-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:DIGITS]}"
     chance = seeds.generator(seed, "handed out")
@@ -81,14 +81,15 @@ def blind_images(
 
 
 def withheld(secret: str) -> str:
-    """What a page says of a secret."""
+    """Return the text that replaces a secret on pages."""
     return f"secret of {len(secret)} characters"
 
 
 def different(first: tuple[Floats, Floats], second: tuple[Floats, Floats], printed: float) -> NDArray[np.bool_]:
-    """Which answers to one picture differ, given as (probabilities, log-odds) of equal shape.
+    """Return which answers to one image differ, given as (probabilities, log-odds) of equal shape.
 
-    They do where the probabilities are further apart than the last place that was printed, and the log-odds than SAME.
+    Two answers differ if their probabilities differ by more than the last printed decimal place and their log-odds by
+    more than SAME.
     """
     apart = np.abs(first[0] - second[0]) > printed * (1 + 1e-6)
     result: NDArray[np.bool_] = apart & (np.abs(first[1] - second[1]) > SAME)
@@ -98,11 +99,11 @@ def different(first: tuple[Floats, Floats], second: tuple[Floats, Floats], print
 SPLIT_SCHEMA = pa.schema(
     [
         ("set", pa.string()),  # query or control
-        ("data", pa.string()),  # the data set's name
+        ("data", pa.string()),  # name of the data set
         ("row", pa.int64()),  # of its training split
-        ("file", pa.string()),  # the picture's own; null where pictures have none
-        ("image", pa.string()),  # its id among those that are handed out
-        ("again", pa.string()),  # the id of its repeat; null where there is none
+        ("file", pa.string()),  # file of the image; null if images have none
+        ("image", pa.string()),  # exported id
+        ("again", pa.string()),  # exported id of the repeat; null if there is none
     ]
 )
 
@@ -112,10 +113,10 @@ KEY = pa.schema([("image", pa.string()), ("set", pa.string())])
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Which pictures are which (KEY), where each comes from (SCHEMA), and what is to be known about it beforehand.
+    """The identity of each image (KEY), its source (SPLIT_SCHEMA), and a warning.
 
-    The key of questions has columns of its own. No table where that need not be known, and no warning where there is
-    nothing to warn of.
+    The key of questions has other columns. `table` is None if the auditor does not need the sources, and `warning` is
+    empty if there is none.
     """
 
     key: pa.Table
@@ -124,25 +125,25 @@ class Split:
 
     @property
     def commitment(self) -> str:
-        """The SHA-256 of the key's file, 64 hexadecimal digits."""
+        """The SHA-256 of the key file, 64 hexadecimal digits."""
         return hashlib.sha256(csv_of(self.key)).hexdigest()
 
     def files_beside(self, folder: Path) -> dict[Path, bytes]:
-        """The files beside a folder of pictures with their content, the key first; DatasetError where others lie there.
+        """Return the auditor's files next to a folder of images, with their content, the key first.
 
-        They are not inside, since the folder is given away.
+        They are not inside, since the folder is shared. Raises DatasetError if different files exist.
         """
         held = {folder.with_name(f"{folder.name}-key.csv"): csv_of(self.key)}
         if self.table is not None:
             held[folder.with_name(f"{folder.name}-split.csv")] = csv_of(self.table)
         for path, content in held.items():
             if path.exists() and (not path.is_file() or path.read_bytes() != content):
-                raise DatasetError(f"{path} is there and is not what would be written; name a new folder")
+                raise DatasetError(f"{path} exists with different content; choose a new folder")
         return held
 
 
 def key_of(rows: Iterable[tuple[str, str]]) -> pa.Table:
-    """The key (KEY) of these pictures and sets, in the order of the pictures."""
+    """Return the key (KEY) of these images and sets, in the order of the images."""
     return table_of_rows(KEY, sorted(rows))
 
 
@@ -156,7 +157,7 @@ def csv_of(table: pa.Table) -> bytes:
 
 
 def write_private(held: dict[Path, bytes]) -> None:
-    """Write the files, which nobody else on this machine may read."""
+    """Write the files, readable by their owner only."""
     for path, content in held.items():
         write_whole(path, content)
         path.chmod(0o600)

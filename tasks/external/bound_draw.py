@@ -1,12 +1,12 @@
-"""A draw that two parties make together, so that neither of them chooses it.
+"""A random draw made by two parties together, so that neither of them chooses it.
 
-1. The party that asks fixes a secret and its whole configuration, and gives away their commitment, a SHA-256
+1. The auditor fixes a secret and the whole configuration, and shares their commitment, a SHA-256
    (`orchestrator.planning.commitment`).
-2. The other party, or a public beacon of a later time, names a nonce that nobody could foresee.
-3. All that is drawn follows from the secret and the nonce.
+2. The other party, or a public beacon at a later time, names a nonce that no one could foresee.
+3. The draw follows from the secret and the nonce.
 
-The secret hides the draw from the other party. The nonce keeps the first one from trying secrets until one suits it:
-whatever the secret was, the draw is as good as random to whoever did not know the nonce.
+The secret hides the draw from the other party. The nonce prevents the auditor from trying secrets until one is
+favourable: for a party that did not know the nonce, the draw is random for every secret.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import Any
 
 from tasks.numerics import seeds
 
-LEAST_SECRET = 16  # characters; of hexadecimal digits these are 64 bits
-LONGEST_NAME = 80  # characters of the name of who named a nonce
+LEAST_SECRET = 16  # characters; 64 bits in hexadecimal digits
+LONGEST_NAME = 80  # characters of the name of the party that named a nonce
 OTHER_PARTY = "the other party"
-SCHEME = "engram draw 1"  # of earlier commitments, which hold what is drawn from but not the analysis
+SCHEME = "engram draw 1"  # of earlier commitments, which contain the pool of the draw but not the analysis
 
 
 @dataclass(frozen=True)
 class Draw:
-    """What a draw follows from, and the configuration that a commitment to it holds.
+    """The inputs of a draw, and the configuration that its commitment contains.
 
-    `content()` says what it is drawn from, as numbers, text and sequences of these, data by their digests; ValueError
-    before these are known; None if no earlier version committed to it. `stated` is the commitment that the party had
-    who named the nonce. `config` is the whole configuration of the audit. `unused` are its fields, by their dotted
-    paths, that have no effect once the other party's answers are there, or follow from the draw: a commitment does not
-    hold them.
+    `content()` is the pool of the draw, as numbers, text and sequences of these, data by their digests; raises
+    ValueError before these are known; None if no earlier version committed to it. `stated` is the commitment that the
+    party had that named the nonce. `config` is the whole configuration of the audit. `unused` are the dotted paths of
+    its fields that have no effect once the other party's answers exist, or that follow from the draw: a commitment does
+    not contain them.
     """
 
     content: Callable[[], tuple[object, ...]] | None
@@ -46,7 +46,7 @@ class Draw:
 
     @property
     def pool_commitment(self) -> str:
-        """The commitment of earlier versions: the SHA-256 of what is drawn from, the seed and the secret.
+        """The commitment of earlier versions: the SHA-256 of the pool, the seed and the secret.
 
         Empty if the audit had none.
         """
@@ -57,38 +57,38 @@ class Draw:
 
 
 def describe_draw(what: str, commitment: str, nonce: str, nonce_by: str) -> str:
-    """Who chose it, in sentences: both parties, or one alone. `what` is drawn begins them, in the singular.
+    """Describe who chose the draw: both parties or one. `what` is the drawn item, in the singular.
 
-    The commitment is the one that was stated: where the secret is masked it cannot be computed.
+    The commitment is passed as stated, since it cannot be computed if the secret is masked.
     """
     if not nonce:
         return (
-            f"{what} was chosen by one party alone, the one that ran this audit: whoever is accused has to trust that "
-            "it did not try several and keep the one that suits it (engram probes --commit binds it)."
+            f"{what} was chosen by the auditor alone. The owner of an accused model has to trust that the auditor made "
+            "only one draw (engram probes --commit binds it)."
         )
     return (
-        f"{what} is bound: it follows from the commitment {commitment} and the nonce {nonce} of {nonce_by}. Whoever "
-        "knows that this commitment, and no other, was there before the nonce knows that nobody chose the draw."
+        f"{what} is bound: it follows from the commitment {commitment} and the nonce {nonce} of {nonce_by}. If this "
+        "commitment, and no other, existed before the nonce, no party chose the draw."
     )
 
 
 def check_secret(secret: str, nonce: str = "", nonce_by: str = OTHER_PARTY) -> None:
-    """ValueError where a secret or a nonce is given that could be guessed, or a nonce without a secret."""
+    """Raise ValueError if a secret or nonce could be guessed, or if a nonce is given without a secret."""
     for name, value in (("secret", secret), ("nonce", nonce)):
         if 0 < len(value) < LEAST_SECRET:
             raise ValueError(
-                f"{name} has {len(value)} characters; it must have at least {LEAST_SECRET}, which nobody can "
-                "guess: $(openssl rand -hex 16)"
+                f"{name} has {len(value)} characters; expected at least {LEAST_SECRET} that no one can guess, such as "
+                "$(openssl rand -hex 16)"
             )
     if nonce and not secret:
-        raise ValueError("nonce is given and secret is empty; it must be that of the commitment")
+        raise ValueError("secret is empty, but nonce is set; expected the secret of the commitment")
     if not (nonce_by.isprintable() and 0 < len(nonce_by.strip()) <= LONGEST_NAME):
-        raise ValueError(f"nonce_by is {nonce_by!r}; it must be one line of 1 to {LONGEST_NAME} characters")
+        raise ValueError(f"nonce_by is {nonce_by!r}; expected one line of 1 to {LONGEST_NAME} characters")
 
 
 def derive_secret_seed(seed: int, name: str, secret: str, nonce: str = "") -> int:
-    """The seed of what an owner must not know, by SHA-256 of a run's seed, the secret and the nonce.
+    """Derive a seed that an owner must not know, by SHA-256 of a run's seed, the secret and the nonce.
 
-    None of them is given back by it. That of the run's seed alone where there is no secret.
+    None of these can be recovered from the result. Without a secret, the seed follows from the run's seed alone.
     """
     return seeds.derive(seed, name, *([secret] if secret else []), *([nonce] if nonce else []))

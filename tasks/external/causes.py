@@ -1,32 +1,33 @@
-"""Why the answers of a model may not be those that were expected: the likely causes, the user's own settings first.
+"""Likely causes of unexpected answers of a model, the user's own settings first.
 
-Most often the user's own settings differ from the training's; an altered table is the last thing to suspect.
+The most common cause is that the settings differ from the training; an altered table is the least likely.
 """
 
 from __future__ import annotations
 
-ORDER = "its classes stand in another order"
-INTERFACE = "the interface (normalisation, layout, outputs) or the shape is not that of its training"
+ORDER = "its classes are in another order"
+INTERFACE = "the interface (normalisation, layout, outputs) or the shape differs from its training"
 TRAINING = "it was trained differently"
 ALTERED = "its answers were altered"
-TRAINING_MODE = "it was asked in training mode, or draws random numbers"
-PREPARED = "its inputs were augmented, or prepared in another way the second time"
+TRAINING_MODE = "it was evaluated in training mode, or draws random numbers"
+PREPARED = "its inputs were augmented, or prepared differently the second time"
 
 
 def list_causes(*causes: str) -> str:
-    """A phrase that numbers causes in order of likelihood: `likely causes, in this order: (1) ..., (2) ...`."""
+    """Format causes in order of likelihood: `likely causes, in this order: (1) ..., (2) ...`."""
     numbered = ", ".join(f"({number}) {cause}" for number, cause in enumerate(causes, start=1))
     return f"likely causes, in this order: {numbered}"
 
 
 def unlike_causes(controls: str) -> str:
-    """Why a model is unlike those that it is compared with on images that none of them should know."""
-    return list_causes(f"{controls} were trained on, too", ORDER, INTERFACE, TRAINING, ALTERED)
+    """List causes why a model differs from its comparison models on images that no model was trained on."""
+    return list_causes(f"{controls} were in its training data", ORDER, INTERFACE, TRAINING, ALTERED)
 
 
-# Why one input got two answers.
+# Two answers to one input.
 REPEATS = list_causes(TRAINING_MODE, PREPARED, ALTERED)
-MISSES = list_causes(ORDER, INTERFACE, "the accuracy that is stated is of other images", ALTERED)
+# Another accuracy than stated.
+MISSES = list_causes(ORDER, INTERFACE, "the stated accuracy refers to other images", ALTERED)
 
 
 def as_sentence(phrase: str) -> str:

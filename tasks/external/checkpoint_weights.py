@@ -1,8 +1,8 @@
-"""The weights of one network among all that a checkpoint holds.
+"""The weights of one network in a checkpoint.
 
-People save weights as `model_state_dict`, `model` or `net`, wrapped by a compiled or parallel module, beside the state
-of an optimizer and a moving average. The one mapping of tensors whose names and shapes are the network's is read,
-wherever it lies; two that fit are refused, since nothing says which of them is meant.
+Weights are saved as `model_state_dict`, `model` or `net`, wrapped by a compiled or parallel module, along with the
+state of an optimizer and a moving average. The only mapping of tensors with the names and shapes of the network is
+read, at any depth. If two mappings fit, the checkpoint is refused as ambiguous.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 Shapes = Mapping[str, tuple[int, ...]]
-# Parts of a name that wrappers add anywhere: torch.compile, FSDP and activation checkpoints, then data parallelism.
+# Parts of names added by wrappers: torch.compile, FSDP and activation checkpoints, then data parallelism.
 COMPILED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 WRAPPERS: tuple[tuple[str, ...], ...] = ((), COMPILED, (*COMPILED, "module"))
-SHOWN = 8  # entries of a checkpoint that a message names
-OPTIMIZER = "param_groups"  # a key of every optimizer's state
+SHOWN = 8  # entries of a checkpoint in a message
+OPTIMIZER = "param_groups"  # a key in the state of every optimizer
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """A mapping of tensors in a checkpoint, by its place: the keys that lead to it, joined by dots."""
+    """A mapping of tensors in a checkpoint, with its place: the keys that lead to it, joined by dots."""
 
     place: str
     tensors: Mapping[str, Any]
-    is_beside_numbers: bool = False  # in an optimizer's state, or in a list: not what a file is saved for
-    is_alias: bool = False  # the same object as a mapping found before, under another key
+    is_beside_numbers: bool = False  # in the state of an optimizer or in a list: not the purpose of the file
+    is_alias: bool = False  # the same object as an earlier mapping, under another key
 
     @property
     def shapes(self) -> Shapes:
@@ -35,9 +35,9 @@ class Weights:
 
 
 def find_weights(contents: Any, is_tensor: Callable[[Any], bool]) -> list[Weights]:
-    """Every mapping from names to tensors in nested containers, outermost first; each container is visited once.
+    """Find every mapping from names to tensors in nested containers, outermost first.
 
-    A mapping that stands under two keys is found under both, the second time as an alias.
+    A mapping under two keys is found under both, the second time as an alias.
     """
     found: list[Weights] = []
     by_identity: dict[int, Weights] = {}
@@ -65,7 +65,7 @@ def find_weights(contents: Any, is_tensor: Callable[[Any], bool]) -> list[Weight
 
 
 def describe_contents(contents: Any, is_tensor: Callable[[Any], bool]) -> str:
-    """The entries of a checkpoint with their classes: `epoch (int), args (argparse.Namespace)`."""
+    """List the entries of a checkpoint and their classes: `epoch (int), args (argparse.Namespace)`."""
     if not isinstance(contents, Mapping):
         return _class_name(contents, is_tensor)
     shown = [f"{key} ({_class_name(value, is_tensor)})" for key, value in list(contents.items())[:SHOWN]]
@@ -83,9 +83,9 @@ def _class_name(value: Any, is_tensor: Callable[[Any], bool]) -> str:
 
 
 def check_choice(where: str, found: list[Weights], part: str) -> None:
-    """Raise ValueError if no mapping is in the part, or the largest two have the same names and shapes.
+    """Raise ValueError if the part contains no mapping, or if the largest two have the same names and shapes.
 
-    That much can be said before the network is made: whichever it is, two such mappings fit it or neither does.
+    This can be decided before the network exists: either both mappings fit it or neither does.
     """
     _check_part(where, found, part)
     candidates = [weights for weights in _within(found, part) if not weights.is_beside_numbers]
@@ -115,11 +115,11 @@ def choose_weights(
     part: str = "",
     left_out: Callable[[str], bool] | None = None,
 ) -> Mapping[str, Any]:
-    """The tensors of the network by its own names.
+    """Return the tensors of the network by its own names.
 
-    `part` names the mapping that is meant, where several fit. Names that `left_out` picks, such as those of a
-    classifier that the network was made without, do not count. If none fits, the only mapping there is, for the caller
-    to say what is wrong with it. Raises ValueError if several fit, or none fits of several.
+    `part` selects a mapping if several fit. Names that `left_out` selects, such as the classifier of a network that was
+    made without one, are ignored. If the only mapping does not fit, it is returned nevertheless, and the caller reports
+    the mismatch. Raises ValueError if several mappings fit, or if there are several and none fits.
     """
     _check_part(where, found, part)
     candidates = _within(found, part)
@@ -139,7 +139,7 @@ def choose_weights(
     if len(intended) == 1:
         tensors = intended[0].tensors
         return {name: value for name, value in tensors.items() if left_out is None or not left_out(name)}
-    sizes = ", ".join(f"{weights.place or 'the file itself'} ({len(weights.tensors)} tensors)" for weights in intended)
+    sizes = ", ".join(f"{weights.place or 'the top level'} ({len(weights.tensors)} tensors)" for weights in intended)
     missing = sorted(set(network) - {name for weights in intended for name in weights.tensors})
     lacking = f", such as {missing[0]}" if missing else ""
     raise ValueError(
@@ -152,15 +152,15 @@ def _check_part(where: str, found: list[Weights], part: str) -> None:
         return
     places = [place for weights in found if not weights.is_beside_numbers for place in _places(weights)]
     places = places or [weights.place for weights in found if weights.place]
-    shown = ", ".join(places[:SHOWN]) or "one set, which needs no name after the path"
+    shown = ", ".join(places[:SHOWN]) or "one set, so leave out the name after the path"
     more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
     raise ValueError(f"{where} has no weights in {part!r}; it has {shown}{more}")
 
 
 def _places(weights: Weights) -> list[str]:
-    """The parts that can be named of a mapping: itself, and networks that are beginnings of its names.
+    """Return the parts of a mapping that can be selected: itself, and networks that are prefixes of its names.
 
-    Such beginnings, as of a student and its teacher, have equal names below; those of equal layers have no parts.
+    Two such prefixes, such as a student and its teacher, have equal names below them. Equal layers have no parts.
     """
     below: dict[str, set[str]] = {}
     for name in weights.tensors:
@@ -176,7 +176,7 @@ def _places(weights: Weights) -> list[str]:
 
 
 def _within(found: list[Weights], part: str) -> list[Weights]:
-    """The mappings at the place, below it, or that hold it as the beginning of their names."""
+    """Return the mappings at this place, below it, or with names that begin with it."""
     if not part:
         return [weights for weights in found if not weights.is_alias]
     chosen: list[Weights] = []
@@ -199,10 +199,10 @@ def _within(found: list[Weights], part: str) -> list[Weights]:
 def _fits(
     network: Shapes, weights: Weights, left_out: Callable[[str], bool] | None
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each place in a mapping where the names are the network's, with the tensors by the network's names.
+    """Yield each place in a mapping with the names of the network, and its tensors by the network's names.
 
-    Names are compared as they are, then without what compilers, then without what parallel modules add; the first way
-    that fits decides.
+    Names are compared unchanged, then without the parts added by compilers, then without those added by parallel
+    modules; the first way that fits decides.
     """
     for parts in WRAPPERS:
         wanted = _without({name: name for name in network}, parts)
@@ -215,7 +215,7 @@ def _fits(
             kept = {name: value for name, value in bare.items() if left_out is None or not left_out(name)}
             if kept.keys() == wanted.keys():
                 place = ".".join(filter(None, (weights.place, prefix.rstrip("."))))
-                whole = len(bare) == len(tensors)  # a beginning of all names is no place of its own
+                whole = len(bare) == len(tensors)  # a prefix of all names is not a separate place
                 fits.append((weights.place if whole else place, {wanted[name]: kept[name] for name in wanted}))
         if fits:
             yield from fits
@@ -223,7 +223,7 @@ def _fits(
 
 
 def _without(tensors: Mapping[str, Any], parts: tuple[str, ...]) -> Mapping[str, Any] | None:
-    """The mapping with these parts left out of its names; None if two names would become one."""
+    """Remove these parts from the names of a mapping; None if two names would become equal."""
     if not parts:
         return tensors
     renamed = {
@@ -233,7 +233,7 @@ def _without(tensors: Mapping[str, Any], parts: tuple[str, ...]) -> Mapping[str,
 
 
 def _prefixes(names: Iterable[str], count: int, *, exactly: bool) -> list[str]:
-    """The beginnings of names, each part with its dot, that this number of names has, or more; the empty one first."""
+    """Return the prefixes, including their dots, of `count` names (or at least `count`), the empty one first."""
     counts: Counter[str] = Counter()
     for name in names:
         counts[""] += 1
@@ -244,7 +244,7 @@ def _prefixes(names: Iterable[str], count: int, *, exactly: bool) -> list[str]:
 
 
 def common_prefixes(names: Iterable[str]) -> list[str]:
-    """The beginnings that all dotted names share, each part with its dot, shortest first: `module.`, `module.net.`."""
+    """Return the prefixes that all dotted names share, shortest first: `module.`, `module.net.`."""
     prefixes: list[str] = []
     for steps in zip(*(name.split(".")[:-1] for name in names), strict=False):
         if len(set(steps)) > 1:
@@ -254,7 +254,7 @@ def common_prefixes(names: Iterable[str]) -> list[str]:
 
 
 def unwrapped_names(names: Iterable[str]) -> dict[str, str]:
-    """Each name without what compilers add anywhere, and without the `module.` that all of them begin with."""
+    """Return each name without the parts added by compilers and without a common prefix `module.`."""
     given = list(names)
     bare = _without({name: name for name in given}, COMPILED) or {name: name for name in given}
     prefix = "module." if all(name.startswith("module.") for name in bare) else ""
@@ -262,6 +262,6 @@ def unwrapped_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def _ambiguous(where: str, places: list[str]) -> str:
-    named = [place or "the file itself" for place in places[:SHOWN]]
+    named = [place or "the top level" for place in places[:SHOWN]]
     example = next((place for place in places if place), "")
-    return f"{where} holds several sets of weights that fit: {', '.join(named)}; name one after the path: #{example}"
+    return f"{where} contains several sets of weights that fit: {', '.join(named)}; name one after the path: #{example}"

@@ -18,13 +18,13 @@ class BoundDraw(Ranged):
     """The secret, the nonce and the commitment of a draw between two parties."""
 
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
-    """Ours: text that no one can guess. With `seed` it decides the draw and the order in the owner's files; without
-    it, an owner who tries seeds finds both."""
+    """Ours: text that no one can guess. With `seed` it determines the draw and the order in the owner's files; without
+    it, an owner who tries seeds can find both."""
     nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """Ours: text that the other party named once it had the commitment (`engram probes --commit`). The draw and the
+    """Ours: text that the other party named after receiving the commitment (`engram probes --commit`). The draw and the
     order also follow from it, so that neither party chooses them."""
     nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True, ANSWER_ONLY: True})
-    """Ours: who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
+    """Ours: party that named the nonce: the model's owner, or a public beacon after the commitment."""
     commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True, ANSWER_ONLY: True})
     """Ours: the commitment that the nonce was named after. It contains the whole configuration except the nonce, the
     secret and the other party's answers; a run with another configuration is refused."""
@@ -34,5 +34,5 @@ class BoundDraw(Ranged):
         check_secret(self.secret, self.nonce, self.nonce_by)
 
     def derive_seed(self, seed: int, name: str) -> int:
-        """The seed of a draw between two parties."""
+        """Derive the seed of a draw between two parties."""
         return derive_secret_seed(seed, name, self.secret, self.nonce)

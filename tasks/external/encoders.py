@@ -1,7 +1,7 @@
-"""External encoders, loaded and evaluated: pictures in, embeddings out.
+"""External encoders, loaded and evaluated: images in, embeddings out.
 
-given = encoders.loaded(model, (224, 224, 3), EncoderInterface())
-given.embedded(images)  # (n, d)
+encoder = encoders.load_encoder(model, (224, 224, 3), EncoderInterface())
+encoder.embed(images)  # (n, d)
 """
 
 from __future__ import annotations
@@ -18,24 +18,23 @@ from tasks.external.model_file import EncoderInterface, Interface, ModelFile
 from tasks.external.outputs import other_batch
 
 Embeddings = NDArray[np.float32]
-# Of the largest coordinate, between two embeddings of one picture; TF32 and half precision differ by less.
+# Tolerance between two embeddings of one image, relative to the largest coordinate, above that of TF32 and half.
 SAME = 0.01
 
 
 @dataclass(eq=False)
 class LoadedEncoder:
-    """An encoder that was loaded for pictures of one shape (height, width, channels)."""
+    """An encoder that was loaded for images of one shape (height, width, channels)."""
 
     model: LoadedModel
-    _width: int | None = field(default=None, init=False)  # d, once a picture was embedded
+    _width: int | None = field(default=None, init=False)  # d, once an image was embedded
 
     def embed(self, images: Pixels) -> Embeddings:
-        """The embeddings of pictures (n, h, w, c): (n, d), with one d in all calls.
+        """Embed images (n, h, w, c): (n, d), with the same d in all calls.
 
-        So many are embedded at a time as the interface says, so memory is bounded. The first pictures are embedded
-        twice, the second time in another order: ValueError where the two differ, since the encoder then draws random
-        numbers or depends on other pictures. ValueError, in one line, where the encoder fails, or an embedding is not
-        finite in float32.
+        Images are embedded in batches of the size in the interface. The first batch is embedded twice, the second time
+        in another order. Raises ValueError if the two results differ, since the encoder then draws random numbers or
+        depends on other images, if the encoder fails, or if an embedding is not finite in float32.
         """
         size = " x ".join(map(str, self.model.shape))
         if images.dtype != np.uint8 or images.shape[1:] != self.model.shape:
@@ -56,24 +55,25 @@ class LoadedEncoder:
         largest = float(np.abs(once).max())
         if apart > SAME * largest:
             raise ValueError(
-                f"{self._where}: asked twice about one image, its embeddings differ by {apart / largest:.2g} of their "
-                f"largest number; {loading.TRAINING_MODE}"
+                f"{self._where}: two embeddings of one image differ by {apart / largest:.2g} of their largest number; "
+                f"{loading.TRAINING_MODE}"
             )
 
     def _batch(self, images: Pixels) -> Embeddings:
         outputs = self.model.raw(images)
         if outputs.ndim < 2:
             raise ValueError(
-                f"{self._where} gives {outputs.shape} for {len(images)} images; expected (rows, d); name another output"
+                f"{self._where} returns {outputs.shape} for {len(images)} images; expected (rows, d); choose another "
+                "output"
             )
         with np.errstate(over="ignore"):
             rows: Embeddings = outputs.reshape(len(outputs), -1).astype(np.float32)
         bad = int((~np.isfinite(rows)).any(axis=1).sum())
         if bad:
-            raise ValueError(f"{self._where} gives embeddings that are not finite, for {bad} of {len(rows)} images")
+            raise ValueError(f"{self._where} returns embeddings that are not finite, for {bad} of {len(rows)} images")
         width = rows.shape[1] if self._width is None else self._width
         if rows.shape[1] != width or not width:
-            raise ValueError(f"{self._where} gives embeddings of {rows.shape[1]} numbers, and of {width} before")
+            raise ValueError(f"{self._where} returns embeddings of {rows.shape[1]} numbers, but of {width} earlier")
         self._width = width
         return rows
 
@@ -83,10 +83,10 @@ class LoadedEncoder:
 
 
 def load_encoder(model: ModelFile, shape: tuple[int, int, int], interface: EncoderInterface) -> LoadedEncoder:
-    """The encoder, ready for pictures of this shape (height, width, channels), as `tasks.external.loading` loads it.
+    """Load an encoder for images of this shape (height, width, channels), as `tasks.external.loading` does.
 
-    A factory, or timm, is asked for a network of 0 classes, and weights of timm's classifier are left out. ValueError,
-    in one line, for a file that is not of its kind or would have to be unpickled.
+    A factory, or timm, makes a network of 0 classes, and weights of timm's classifier are ignored. Raises ValueError
+    for a file of another kind or one that would have to be unpickled.
     """
     asked = Interface(
         layout=interface.layout,

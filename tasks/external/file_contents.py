@@ -1,11 +1,11 @@
-"""What a model's file holds, as its directory, its header or its pickle's opcodes say; nothing is unpickled.
+"""The contents of a model file, read from its directory, its header or its pickle's opcodes without unpickling.
 
-Planning refuses by it what a run would refuse, and loads neither torch nor transformers. What passes may still be
-refused when it is read.
+Planning uses this module to refuse files that a run would refuse, without importing torch or transformers. A file that
+passes may still be refused when it is loaded.
 
-Hugging Face's folders of image classifiers, written `transformers:FOLDER`, hold `config.json` and `model.safetensors`,
-as `save_pretrained` writes them; large models' weights lie in several files (shards), which
-`model.safetensors.index.json` names.
+Hugging Face's folders of image classifiers, written `transformers:FOLDER`, contain `config.json` and
+`model.safetensors`, as written by `save_pretrained`. The weights of large models are in several files (shards), listed
+in `model.safetensors.index.json`.
 """
 
 from __future__ import annotations
@@ -36,28 +36,27 @@ from tasks.worker.files import File, FileError
 from tasks.worker.size_limits import TooLarge
 
 INSTEAD = "save it with torch.export.save or torch.jit.script(model).save"
-PICKLE = b"\x80"  # the first byte of a pickle, and of what torch.save wrote before torch 1.6
-LEGACY_PICKLES = 4  # of such a file: a magic number, a version, sizes, and what was saved; numbers follow
-LONGEST_HEADER = 10**8  # bytes of it, as the library itself takes at most
-LENGTH = 8  # bytes of a .safetensors file that say how long its header is
-# What a pickle may import beside torch's tensors, as torch.load(weights_only=True) has it; Python 2 has other modules.
+PICKLE = b"\x80"  # the first byte of a pickle, and of files of torch.save before torch 1.6
+LEGACY_PICKLES = 4  # of such a file: a magic number, a version, sizes and the contents; numbers follow
+LONGEST_HEADER = 10**8  # bytes; the limit of the safetensors library
+LENGTH = 8  # bytes of a .safetensors file that contain the length of its header
+# Allowed imports of a pickle apart from torch's tensors, as in torch.load(weights_only=True), also of Python 2.
 PLAIN = {
     "collections": ("OrderedDict", "Counter"),
     "builtins": ("set", "bytearray", "complex"),
     "__builtin__": ("set", "bytearray", "complex"),
     "_codecs": ("encode",),
 }
-CODE = ("torch.nn.modules", "torch.jit", "torch.fx", "torch.optim")  # modules of torch that hold no tensors
-# Opcodes that import by other ways, and which torch.load(weights_only=True) does not know.
+CODE = ("torch.nn.modules", "torch.jit", "torch.fx", "torch.optim")  # modules of torch without tensors
+# Opcodes that import in other ways, and which torch.load(weights_only=True) does not support.
 FOREIGN = ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "NEWOBJ_EX")
 
 
 def check_contents(name: str, path: str, kind: str, held: bytes | BinaryIO, part: str = "") -> None:
-    """ValueError, in one line, for a file without weights that can be read, or with weights alone for a whole model.
+    """Raise ValueError for a file without readable weights, or with only weights instead of a whole model.
 
-    `name` is the model's as it is written, `path` its file's, `kind` as `ModelFile.kind` has it, `held` the bytes or
-    the open file, of which no more than directories and headers are read, and `part` the mapping of weights that is
-    meant.
+    `name` is the model as written, `path` its file, `kind` its `ModelFile.kind`, `held` the bytes or the open file, of
+    which only directories and headers are read, and `part` the selected mapping of weights.
     """
     file = io.BytesIO(held) if isinstance(held, bytes) else held
     suffix = PurePath(path).suffix.lower()
@@ -69,31 +68,31 @@ def check_contents(name: str, path: str, kind: str, held: bytes | BinaryIO, part
         _check_safetensors(name, path, file)
     elif kind in ("factory", "timm") and suffix == ".npz":
         if not zipfile.is_zipfile(file):
-            raise ValueError(f"model {name}: {path} is no .npz: it is no archive; save the weights with numpy.savez")
+            raise ValueError(f"model {name}: {path} is not a valid .npz archive; save the weights with numpy.savez")
     elif kind in ("factory", "timm"):
         _check_saved(name, path, file, part)
 
 
 def _check_torchscript(name: str, path: str, held: BinaryIO) -> None:
     if not zipfile.is_zipfile(held):
-        raise ValueError(f"model {name} is no TorchScript: it is no archive; {INSTEAD}(path)")
+        raise ValueError(f"model {name} is not TorchScript: it is not an archive; {INSTEAD}(path)")
     names = _files(held)
     if "constants.pkl" in names:
         return
     if "data.pkl" not in names:
-        raise ValueError(f"model {name} is no TorchScript: its archive holds no program; {INSTEAD}(path)")
+        raise ValueError(f"model {name} is not TorchScript: its archive contains no program; {INSTEAD}(path)")
     if not holds_tensors_alone(held) and not _saved_weights(held)[0]:
         raise ValueError(
-            f"model {name} is no TorchScript: torch.save wrote it, and what it holds, such as a whole module, would "
-            f"have to be unpickled, which runs its code; {INSTEAD}(path)"
+            f"model {name} is not TorchScript: torch.save wrote it, and its contents, such as a whole module, would "
+            f"have to be unpickled, which runs code; {INSTEAD}(path)"
         )
-    raise ValueError(f"model {name} is no TorchScript: it is a state dict, which {needs_network(path)}")
+    raise ValueError(f"model {name} is not TorchScript: it is a state dict, which {needs_network(path)}")
 
 
 def _check_exported(name: str, held: BinaryIO) -> None:
     if "archive_format" not in _files(held):
         raise ValueError(
-            f"model {name} is no archive of torch.export.save as of torch 2.8; save the model with that again"
+            f"model {name} is not an archive of torch.export.save in torch 2.8 or later; save it again with torch 2.8"
         )
 
 
@@ -105,21 +104,21 @@ def _check_safetensors(name: str, path: str, held: BinaryIO) -> None:
         if len(header) < size or not isinstance(json.loads(header), dict):
             raise ValueError("it has no header")
     except (ValueError, RecursionError):
-        raise ValueError(f"model {name}: {path} is no .safetensors: its header cannot be read") from None
+        raise ValueError(f"model {name}: {path} is not a valid .safetensors: its header cannot be read") from None
 
 
 def _check_saved(name: str, path: str, held: BinaryIO, part: str) -> None:
-    """ValueError, in one line, unless torch.save wrote the file, and it holds weights that one can choose."""
+    """Raise ValueError unless torch.save wrote the file and it contains weights that can be selected."""
     names = _files(held)
     if "constants.pkl" in names:
-        raise ValueError(f"model {name}: {path} is TorchScript, which has its network: give {path} alone")
+        raise ValueError(f"model {name}: {path} is TorchScript, which contains its network: pass only {path}")
     if not (_begins_as_pickle(held) or "data.pkl" in names):
-        raise ValueError(f"model {name}: {path} is no file of torch.save; write torch.save(model.state_dict(), path)")
+        raise ValueError(f"model {name}: {path} is not a file of torch.save; use torch.save(model.state_dict(), path)")
     weights, contents = _saved_weights(held)
-    if contents is None:  # its end is missing, or its pickle is none: the reader says which
+    if contents is None:  # truncated or invalid: the reader reports which
         return
     if not weights and holds_tensors_alone(held) and find_weights(contents, _is_other_tensor):
-        return  # sparse or quantised ones, which torch reads
+        return  # sparse or quantised tensors, which torch reads
     if not weights:
         raise ValueError(no_weights(name, path, contents))
     check_choice(f"model {name}: {path}", weights, part)
@@ -133,7 +132,7 @@ def _begins_as_pickle(held: BinaryIO) -> bool:
 
 
 def _saved_weights(held: BinaryIO) -> tuple[list[Weights], Any]:
-    """The mappings of weights in a file of torch.save, and all its contents; None if they cannot be read."""
+    """Return the mappings of weights in a file of torch.save, and all contents; None if they cannot be read."""
     try:
         contents = open_saved(held).contents
     except Unreadable:
@@ -151,23 +150,23 @@ def _is_other_tensor(value: Any) -> bool:
 
 
 def needs_network(path: str) -> str:
-    """The end of a sentence about weights that are given without their network."""
+    """Return the end of a sentence about weights without their network."""
     return f"needs its network: write package.module:factory+{os.path.basename(path)}"
 
 
 def no_weights(name: str, path: str, contents: Any) -> str:
-    """The refusal of a file of torch.save in which no mapping of tensors was found."""
+    """Return the error message for a file of torch.save without a mapping of tensors."""
     shown = describe_contents(contents, is_stored_tensor)
     return (
-        f"model {name}: {path} holds no weights by name: {shown}; a pickled object, such as a whole module, is not "
-        "unpickled, which would run its code; save its weights: torch.save(model.state_dict(), path)"
+        f"model {name}: {path} contains no weights by name: {shown}; pickled objects, such as a whole module, are not "
+        "unpickled, since this would run code; save the weights: torch.save(model.state_dict(), path)"
     )
 
 
 def holds_tensors_alone(held: bytes | BinaryIO) -> bool:
-    """Whether the pickle that torch.save wrote imports nothing but tensors and plain containers.
+    """Whether the pickle of torch.save imports only tensors and plain containers.
 
-    True also where there is no pickle that can be read to its end: the reader says what is wrong with that.
+    Also True if no pickle can be read to its end; the reader reports that error.
     """
     for pickled, most in _pickles(io.BytesIO(held) if isinstance(held, bytes) else held):
         for _ in range(most):
@@ -181,7 +180,7 @@ def holds_tensors_alone(held: bytes | BinaryIO) -> bool:
 
 
 def _is_plain(imported: str) -> bool:
-    """Whether a pickle may import this, `module name`, and still be tensors and containers alone."""
+    """Whether `module name` is an import of tensors or plain containers."""
     module, _, name = imported.partition(" ")
     if module == "torch" or module.startswith("torch."):
         return not any(module == code or module.startswith(f"{code}.") for code in CODE)
@@ -189,7 +188,7 @@ def _is_plain(imported: str) -> bool:
 
 
 def _pickles(held: BinaryIO) -> Iterator[tuple[BinaryIO, int]]:
-    """Each stream of pickles, and how many it has at most."""
+    """Yield each stream of pickles with its maximum number of pickles."""
     if _begins_as_pickle(held):
         yield held, LEGACY_PICKLES
         return
@@ -203,7 +202,7 @@ def _pickles(held: BinaryIO) -> Iterator[tuple[BinaryIO, int]]:
 
 
 def _files(held: BinaryIO) -> set[str]:
-    """The files of an archive, without the folder that they all lie in; none of what is no archive."""
+    """Return the files of an archive, without their common folder; empty if it is not an archive."""
     try:
         with zipfile.ZipFile(held) as archive:
             return {name.partition("/")[2] for name in archive.namelist()}
@@ -214,16 +213,16 @@ def _files(held: BinaryIO) -> set[str]:
 FOLDER_RULE = "given model: transformers folder, 1"
 CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-SHARD = re.compile(r"[\w-][\w.-]*\.safetensors")  # a file beside the index: nothing of it is a folder
-CLASSIFIER = "ForImageClassification"  # in the names of transformers' classes that tell classes apart
-METADATA = "__metadata__"  # an entry of a .safetensors header that is no tensor
+SHARD = re.compile(r"[\w-][\w.-]*\.safetensors")  # a file in the folder of the index, without directories
+CLASSIFIER = "ForImageClassification"  # in the names of transformers' image classifiers
+METADATA = "__metadata__"  # an entry of a .safetensors header that is not a tensor
 BYTE = 255
 
 
 def file_names(name: str, folder: str) -> tuple[str, ...]:
-    """The files of the folder that make the model: its config, its weights and, where it has one, its preprocessor.
+    """Return the files of a model: its config, its weights and, if present, its preprocessor.
 
-    ValueError, in one line, where weights in several files are named by no index that can be read.
+    Raises ValueError if the index of weights in several files cannot be read.
     """
     root = files.expand_home(folder)
     sharded = not (root / WEIGHTS).exists() and (root / INDEX).exists()
@@ -232,26 +231,26 @@ def file_names(name: str, folder: str) -> tuple[str, ...]:
 
 
 def _shards(name: str, index: bytes) -> list[str]:
-    """The files that an index says the weights lie in, which are beside it."""
+    """Return the files of weights that an index lists."""
     shards = _parse_json(name, INDEX, {INDEX: index}).get("weight_map")
     named = sorted(set(map(str, shards.values()))) if isinstance(shards, dict) else []
     if not named or not all(map(SHARD.fullmatch, named)):
-        raise ValueError(f"model {name}: its {INDEX} does not say which files of the folder hold the weights")
+        raise ValueError(f"model {name}: its {INDEX} does not list the files of the folder that contain the weights")
     return named
 
 
 def read_folder(name: str, folder: str) -> dict[str, bytes]:
-    """The bytes of each file that makes the model.
+    """Read the files of a model.
 
-    FileError, in one line, where a file is absent; ValueError where the model is no image classifier, or its files are
-    larger than the memory that they may take.
+    Raises FileError if a file does not exist, and ValueError if the model is not an image classifier or its files
+    exceed the memory limit.
     """
     root = _check_folder(name, folder)
     return {file: files.read(File(str(root / file))) for file in file_names(name, folder)}
 
 
 def digest_of_files(name: str, folder: str) -> str:
-    """The digest of the files that make the model, as of `digest_of_folder`, with none of them in memory as a whole."""
+    """Compute `digest_of_folder` without loading whole files into memory."""
     root = _check_folder(name, folder)
     sha = hashlib.sha256()
     _add_part(sha, io.BytesIO(FOLDER_RULE.encode()))
@@ -263,7 +262,7 @@ def digest_of_files(name: str, folder: str) -> str:
 
 
 def _check_folder(name: str, folder: str) -> Path:
-    """The folder; errors as of `read_folder`."""
+    """Check a folder and return it; raises as `read_folder` does."""
     root = files.expand_home(folder)
     if not root.is_dir():
         raise FileError(f"there is no folder {root}")
@@ -272,8 +271,8 @@ def _check_folder(name: str, folder: str) -> Path:
     if not any(CLASSIFIER in str(each) for each in (classes if isinstance(classes, list) else [classes])):
         shown = ", ".join(map(str, classes)) if isinstance(classes, list) and classes else "none"
         raise ValueError(
-            f"model {name}: the architectures in its {CONFIG} are {shown}; one must be an image classifier of "
-            f"transformers (...{CLASSIFIER})"
+            f"model {name}: its {CONFIG} lists the architectures {shown}; expected an image classifier of transformers "
+            f"(...{CLASSIFIER})"
         )
     size = 0
     for file in file_names(name, folder):
@@ -292,7 +291,7 @@ def _check_folder(name: str, folder: str) -> Path:
     return root
 
 
-CHUNK = 1 << 20  # bytes of a file that are hashed at once
+CHUNK = 1 << 20  # bytes hashed at once
 
 
 def sha256_of(file: BinaryIO) -> str:
@@ -304,7 +303,7 @@ def sha256_of(file: BinaryIO) -> str:
 
 
 def _add_part(sha: hashlib._Hash, file: BinaryIO) -> None:
-    """Hash a part as `tasks.datasets.source.digest_of` does: its length, then its bytes."""
+    """Hash a part as `tasks.datasets.source.digest_of` does: its length followed by its bytes."""
     sha.update(file.seek(0, io.SEEK_END).to_bytes(8, "little"))
     file.seek(0)
     while chunk := file.read(CHUNK):
@@ -316,9 +315,9 @@ def digest_of_folder(held: Mapping[str, bytes]) -> str:
 
 
 def drop_wrappers(file: str, content: bytes) -> bytes:
-    """A file of the folder, with its weights named as those of the model that was compiled or run in parallel.
+    """Remove the prefixes of compiled or parallel modules from the names of weights in a file.
 
-    Only the header of a .safetensors file and the names in an index are written again; anything else is unchanged.
+    Changes only the header of a .safetensors file and the names in an index.
     """
     if file == INDEX:
         index = json.loads(content)
@@ -335,10 +334,10 @@ def drop_wrappers(file: str, content: bytes) -> bytes:
 
 
 def folder_normalisation(name: str, held: Mapping[str, bytes]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The mean and deviation, of images in [0, 1], that the folder's preprocessor takes; both empty for none.
+    """Return mean and standard deviation of the folder's preprocessor, for images in [0, 1]; both empty for none.
 
     The preprocessor multiplies images in [0, 255] by `rescale_factor` and normalises them by `image_mean` and
-    `image_std`. ValueError, in one line, where it does something else, or its numbers are none.
+    `image_std`. Raises ValueError if it works differently or its numbers are invalid.
     """
     if PREPROCESSOR not in held:
         return (), ()
@@ -353,8 +352,8 @@ def folder_normalisation(name: str, held: Mapping[str, bytes]) -> tuple[tuple[fl
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise ValueError(
-            f"model {name}: its {PREPROCESSOR} prepares images in a way that is not read here; give the interface's "
-            "mean and std"
+            f"model {name}: its {PREPROCESSOR} describes a preparation of images that is not supported; set mean and "
+            "std of the interface"
         ) from None
     if abs(scale - 1) < 1e-6:
         return (mean, std) if normalises else ((), ())
@@ -371,5 +370,5 @@ def _parse_json(name: str, file: str, held: Mapping[str, bytes]) -> dict[str, An
     except (ValueError, RecursionError):
         told = None
     if not isinstance(told, dict):
-        raise ValueError(f"model {name}: its {file} is no JSON object")
+        raise ValueError(f"model {name}: its {file} is not a JSON object")
     return told

@@ -1,7 +1,7 @@
 """The dense first layer of an external model, and the gradient of a label's logit in its units.
 
-The first layer is the first of the model's parameters that has a column for every number of an image, and biases beside
-it. Models of torch alone have parameters that are read here: TorchScript, torch.export, factories, timm, transformers.
+The first layer is the model's first weight matrix with a column for every number of an image, and with biases. Only
+torch models are supported: TorchScript, torch.export, factories, timm and transformers.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Array = NDArray[np.float64]
 
 
 def label_gradients(given: LoadedModel, images: Pixels, label: int) -> tuple[Array, Array]:
-    """The weights (units, h w c) and the gradients (units,) in the biases of the first layer.
+    """Return the weights (units, h w c) of the first layer and the gradients (units,) in its biases.
 
-    The gradients are those of the mean over the images (n, h, w, c) of the label's logit less the mean over classes.
-    Pixels are those of a flattened image. ValueError, in one line, where the model has no such layer.
+    The gradients belong to the mean over the images (n, h, w, c) of the label's logit minus the mean over classes.
+    Columns are the pixels of a flattened image. Raises ValueError if the model has no such layer.
     """
     weight, bias = first_layer(given)
     total = torch.zeros_like(bias)
@@ -40,10 +40,10 @@ def label_gradients(given: LoadedModel, images: Pixels, label: int) -> tuple[Arr
 
 
 def first_layer(given: LoadedModel) -> tuple[Tensor, Tensor]:
-    """The weights and biases of the first layer; ValueError where none takes every pixel."""
+    """Return the weights and biases of the first layer. Raises ValueError if no layer takes every pixel."""
     where = f"model {given.model.name}"
     if not isinstance(given.module, torch.nn.Module):
-        raise ValueError(f"{where} is ONNX; first_layer reads the weights of torch's models alone")
+        raise ValueError(f"{where} is ONNX; first_layer supports only torch models")
     parameters = dict(given.module.named_parameters())
     pixels = int(np.prod(given.shape))
     for name, weight in parameters.items():
@@ -54,21 +54,21 @@ def first_layer(given: LoadedModel) -> tuple[Tensor, Tensor]:
 
 
 def centred_logits(outputs: Tensor, gives: Gives, label: int, name: str) -> Tensor:
-    """The label's logit less the mean over classes, of outputs (n, classes), or (n, 1) of class 1 of two: (n,)."""
+    """Return the label's logit minus the mean over classes (n,), of outputs (n, classes) or (n, 1) of two classes."""
     if outputs.ndim == 1 or outputs.shape[1] == 1:
         one = outputs.reshape(-1)
-        # log p - log (1 - p) is the logit of class 1, from whichever of the three the model gives
+        # log p - log (1 - p) is the logit of class 1 for all three kinds of outputs
         odds = one if gives == "logits" else torch.logit(one if gives == "probabilities" else one.exp())
         outputs = torch.stack([torch.zeros_like(odds), odds], dim=1)
     elif gives == "probabilities":
         outputs = outputs.log()
     if label >= outputs.shape[1]:
-        raise ValueError(f"label is {label}; the classes of model {name} are 0 to {outputs.shape[1] - 1}")
+        raise ValueError(f"label is {label}; expected a class of model {name}, 0 to {outputs.shape[1] - 1}")
     return outputs[:, label] - outputs.mean(dim=1)
 
 
 def _in_image_order(weight: Tensor, given: LoadedModel) -> Array:
-    """The columns in the order of a flattened image (h, w, c), from the order in which the model takes them."""
+    """Reorder columns from the model's layout to that of a flattened image (h, w, c)."""
     values = weight.detach().cpu().numpy().astype(np.float64)
     if given.interface.layout == "nhwc":
         return values

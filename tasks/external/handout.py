@@ -1,10 +1,10 @@
-"""Pictures for a model's owner, who evaluates the model on them and sends back a table of its outputs or embeddings.
+"""Images for a model's owner, who evaluates the model on them and returns a table of outputs or embeddings.
 
-README.txt          what the owner does, and what comes back
-NAME/000000.png     a set's pictures, losslessly; their ids are these paths
-images.csv          image, set, row: written last, so that a folder without it is known to be half written
+README.txt          instructions for the owner, and the format of the table
+NAME/000000.png     the images of a set, losslessly; their ids are these paths
+images.csv          image, set, row: written last, so that a folder without it is known to be incomplete
 
-There may be more pictures to embed than fit in memory: they are written as they come.
+Images to embed may exceed memory; they are written one batch at a time.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 IMAGES, README, ASIDE = "images.csv", "README.txt", ".part"
 SCHEMA = pa.schema([("image", pa.string()), ("set", pa.string()), ("row", pa.int64())])
 TEXT = """\
-Pictures for your model
-=======================
+Images for your model
+=====================
 
-We would like to know what your model says of these pictures. The model stays with you: all we need is a table.
+Please evaluate your model on these images. The model stays with you: we only need a table.
 
-What to do
-----------
-1. Take the pictures that images.csv lists (column "image" is each one's path in this folder).
-2. Give every one of them to your model, prepared as you prepare any picture (size, scaling, normalisation), with the
-   model in evaluation mode and in single precision (float32). Do not augment them.
-3. Write down the probability of every class, one row per picture, and send us the table: outputs.csv, or a .parquet
-   file with the same columns.
+Instructions
+------------
+1. Use the images listed in images.csv (column "image" is the path in this folder).
+2. Evaluate your model on each image, with your usual preparation (size, scaling, normalisation), in evaluation mode
+   and in single precision (float32). Do not augment the images.
+3. Save the probability of every class, one row per image, and send us the table: outputs.csv, or a .parquet file with
+   the same columns.
 
-What to send back
------------------
-Column "image", with the path exactly as in images.csv, and one column per class: p0, p1, p2, ... in the order in which
-your model numbers its classes; please tell us that order by their names, too, for we may number them otherwise. Write
-all the digits you have: a probability that is rounded to 0 or to 1 tells less. The lines may be in any order, but there
-has to be one for every picture. For three classes they look like this:
+Format of the table
+-------------------
+Column "image", with the path exactly as in images.csv, and one column per class: p0, p1, p2, ... in the order of your
+model's classes. Please also send us the names of the classes in this order, since our order may differ. Print all
+digits: a probability rounded to 0 or 1 is less informative. The rows may be in any order, but every image needs a row.
+For three classes, the table looks like this:
 
 image,p0,p1,p2
 {example},0.0312846,0.9686241,9.13e-05
@@ -54,24 +54,24 @@ image,p0,p1,p2
 Instead of probabilities you may send logits (columns logit0, logit1, ...) or natural logarithms of probabilities
 (columns logp0, logp1, ...).
 
-{promise}A script that does it
----------------------
-With Python, PyTorch, torchvision and Pillow, run in this folder; put your own model and preparation in:
+{promise}Script
+------
+For Python with PyTorch, torchvision and Pillow. Run it in this folder with your own model and preparation:
 
 {script}"""
 PROMISE = """\
-What we promise
----------------
-The names and the order of the {what} say nothing about them, so that every answer is worth the same to us; some
-{what} are there more than once. A list that we keep says what each of them is. We cannot change it any more: this
-is its SHA-256. When we have your answers we can send you the list, and you can compute its SHA-256 yourself.
+Our commitment
+--------------
+The names and the order of the {what} reveal nothing about them, and some occur more than once. We keep a list that
+identifies each of them. This is its SHA-256, so we can no longer change the list. Once we have your answers, we can
+send you the list, and you can verify its SHA-256.
 
     {commitment}
 
 {draw}"""
 BOUND = """\
-Neither of us chose what is drawn here: it follows from the commitment that you had from us before you knew any more,
-and from the nonce that was named after it, {nonce}.
+Neither party chose this draw: it follows from the commitment that we sent you earlier, and from the nonce that was
+named afterwards, {nonce}.
 
     {commitment}
 
@@ -81,7 +81,7 @@ import csv, torch
 from PIL import Image
 from torchvision.transforms.functional import to_tensor  # (channels, height, width) in [0, 1]
 
-model = torch.jit.load("model.pt", map_location="cpu").eval()  # your model, whatever it is, in evaluation mode
+model = torch.jit.load("model.pt", map_location="cpu").eval()  # your model, in evaluation mode
 with open("images.csv") as listed, open("outputs.csv", "w", newline="") as file, torch.no_grad():
     table = csv.writer(file)
     for number, row in enumerate(csv.DictReader(listed)):
@@ -95,11 +95,11 @@ with open("images.csv") as listed, open("outputs.csv", "w", newline="") as file,
 def write_pictures(
     folder: Path, sets: Iterable[tuple[str, Pixels]], commitment: str = "", draw: Draw | None = None
 ) -> pa.Table:
-    """Write the pictures, list and README to a folder; return the list (image, set, row), whose ids the answers name.
+    """Write images, list and README to a folder; return the list (image, set, row), whose ids the answers contain.
 
-    Each set has a name and images (n, h, w, 1 or 3). `commitment` is the SHA-256 of the list that says what each
-    picture is, where the owner is told it. The bytes depend on the pictures and on it alone. A folder may be there if
-    what is in it is the same, whole or in part; DatasetError, in one line and before anything is written, otherwise.
+    Each set has a name and images (n, h, w, 1 or 3). `commitment` is the SHA-256 of the list that identifies each
+    image, if the owner receives it. The bytes depend on the images and the commitment only. The folder may exist if it
+    contains the same files or a part of them; otherwise DatasetError is raised before any file is written.
     """
     given = list(sets)
     rows = _rows(given)
@@ -112,7 +112,7 @@ def write_pictures(
 
 
 def promise(what: str, commitment: str, draw: Draw | None = None) -> str:
-    """What an owner is promised of `what` is handed out, by a bound draw or another; empty without a commitment."""
+    """Return the README's section on the commitment, for a bound draw or another; empty without a commitment."""
     if not commitment:
         return ""
     bound = BOUND.format(nonce=draw.nonce, commitment=draw.stated) if draw is not None and draw.nonce else ""
@@ -120,12 +120,12 @@ def promise(what: str, commitment: str, draw: Draw | None = None) -> str:
 
 
 def image_of(name: str, row: int) -> str:
-    """The id of a set's picture: its path in the folder."""
+    """Return the id of an image: its path in the folder."""
     return f"{name}/{row:06d}.png"
 
 
 def png(pixels: Pixels) -> bytes:
-    """One picture (h, w, 1 or 3) as PNG without any metadata."""
+    """Encode an image (h, w, 1 or 3) as PNG without metadata."""
     from PIL import Image
 
     out = io.BytesIO()
@@ -134,25 +134,25 @@ def png(pixels: Pixels) -> bytes:
 
 
 def check_names(names: Sequence[str], what: str, taken: Sequence[str]) -> None:
-    """Raise DatasetError unless there are sets of `what`, each with a different name that a file may have."""
+    """Raise DatasetError unless there are sets of `what`, with distinct names that are valid file names."""
     for number, name in enumerate(names):
         if not NAME.fullmatch(name) or name in taken:
-            raise DatasetError(f"set {number} is called {name!r}; use letters, digits, dots, dashes and underscores")
+            raise DatasetError(f"set {number} is named {name!r}; use letters, digits, dots, dashes and underscores")
         if name in names[:number]:
-            raise DatasetError(f"two sets are called {name!r}")
+            raise DatasetError(f"two sets are named {name!r}")
     if not names:
         raise DatasetError(f"there are no {what} to write")
 
 
 def write_all(folder: Path, held: Sequence[tuple[str, bytes]]) -> None:
-    """Write these files to the folder, in that order; DatasetError, before writing any, where others are there."""
+    """Write these files to the folder, in this order. Raises DatasetError first if it contains other files."""
     _check_contents(folder, dict(held))
     for path, content in held:
         write_whole(folder / path, content)
 
 
 def _rows(sets: list[tuple[str, Pixels]]) -> list[tuple[str, str, int]]:
-    check_names([name for name, _ in sets], "pictures", taken=(README, IMAGES))
+    check_names([name for name, _ in sets], "images", taken=(README, IMAGES))
     for name, images in sets:
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3) or not len(images):
             raise DatasetError(f"set {name!r} is {images.dtype} {images.shape}; expected uint8 (n, h, w, 1 or 3)")
@@ -172,12 +172,12 @@ def _check_contents(folder: Path, held: dict[str, bytes]) -> None:
         if path.is_dir() or (name.endswith(ASIDE) and name.removesuffix(ASIDE) in held):
             continue
         if name not in held or path.read_bytes() != held[name]:
-            what = "is not what would be written" if name in held else "does not belong there"
-            raise DatasetError(f"{folder} is not empty: {name} {what}; name a new folder")
+            what = "has different content" if name in held else "is not one of the files to write"
+            raise DatasetError(f"{folder} is not empty: {name} {what}; choose a new folder")
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Written aside and renamed: a reader sees the whole file or none."""
+    """Write a file under another name and rename it, so that a reader never sees a part of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(path.name + ASIDE)
     aside.write_bytes(content)
@@ -189,31 +189,31 @@ def _indent_script(script: str) -> str:
 
 
 EMBEDDING_TEXT = """\
-Pictures for your encoder
-=========================
+Images for your encoder
+=======================
 
-We would like to know how your encoder embeds these pictures. The encoder stays with you: all we need is a table.
+Please embed these images with your encoder. The encoder stays with you: we only need a table.
 
-What to do
-----------
-1. Take the pictures that images.csv lists (column "image" is each one's path in this folder).
-2. Give every one of them to your encoder, normalised as you normalise any picture, in evaluation mode. They have the
-   size at which they are to be seen: do not crop or augment them.
-3. Write down the embedding of each, a list of numbers, as your encoder gives it: not normalised afterwards, not
-   rounded. Where there are several layers, take the one that you give to others.
+Instructions
+------------
+1. Use the images listed in images.csv (column "image" is the path in this folder).
+2. Embed each image with your encoder in evaluation mode, with your usual normalisation. The images have the final
+   size: do not crop or augment them.
+3. Save the embedding of each image, a list of numbers, as returned by your encoder: neither normalised afterwards nor
+   rounded. If there are several layers, use the layer that you provide to users.
 
-What to send back
------------------
+Format of the table
+-------------------
 One file, embeddings.parquet, with two columns:
 
 image       text: the path exactly as in images.csv, for instance {example}
-embedding   a list of floats (32 bits), as many for every picture
+embedding   a list of floats (32 bits), of the same length for every image
 
-The rows may be in any order, but there has to be one for every picture.
+The rows may be in any order, but every image needs a row.
 
-A script that does it
----------------------
-With Python, PyTorch, torchvision, Pillow and pyarrow, run in this folder; put your own encoder and normalisation in:
+Script
+------
+For Python with PyTorch, torchvision, Pillow and pyarrow. Run it in this folder with your own encoder and normalisation:
 
 {script}"""
 EMBEDDING_SCRIPT = """\
@@ -222,36 +222,36 @@ import pyarrow as pa, pyarrow.parquet as pq
 from PIL import Image
 from torchvision.transforms.functional import to_tensor  # (channels, height, width) in [0, 1]
 
-encoder = torch.jit.load("encoder.pt", map_location="cpu").eval()  # your encoder, whatever it is, in evaluation mode
+encoder = torch.jit.load("encoder.pt", map_location="cpu").eval()  # your encoder, in evaluation mode
 schema = pa.schema([("image", pa.string()), ("embedding", pa.list_(pa.float32()))])
 with open("images.csv") as listed, pq.ParquetWriter("embeddings.parquet", schema) as file, torch.no_grad():
     images = [row["image"] for row in csv.DictReader(listed)]
     for start in range(0, len(images), 256):
-        some = images[start : start + 256]
-        pixels = torch.stack([to_tensor(Image.open(image).convert("RGB")) for image in some])  # your own normalisation
+        batch = images[start : start + 256]
+        pixels = torch.stack([to_tensor(Image.open(image).convert("RGB")) for image in batch])  # your own normalisation
         embeddings = encoder(pixels).flatten(1).float().tolist()
-        file.write_table(pa.table([some, embeddings], schema=schema))
+        file.write_table(pa.table([batch, embeddings], schema=schema))
 """
 
 
 @dataclass(frozen=True, eq=False)
 class ToEmbed:
-    """Pictures to be embedded: how many they are, and their pixels, some at a time (rows, h, w, 3), in their order."""
+    """Images to embed: their number, and a function that yields their pixels in batches (rows, h, w, 3), in order."""
 
     count: int
     pixels: Callable[[], Iterator[Pixels]]
 
 
 def write_to_embed(folder: Path, sets: Sequence[tuple[str, ToEmbed]]) -> pa.Table:
-    """Write the pictures, list and README to a folder; return the list (image, set, row), whose ids the table names.
+    """Write images, list and README to a folder; return the list (image, set, row), whose ids the table contains.
 
-    The bytes depend on the pictures alone. A folder may be there if what is in it is the same, whole or in part;
-    DatasetError, in one line, otherwise: before anything is written where a file does not belong there.
+    The bytes depend on the images only. The folder may exist if it contains the same files or a part of them; otherwise
+    DatasetError is raised, for unknown files before any file is written.
     """
-    check_names([name for name, _ in sets], "pictures", taken=(README, IMAGES))
+    check_names([name for name, _ in sets], "images", taken=(README, IMAGES))
     rows = [(image_of(name, row), name, row) for name, held in sets for row in range(held.count)]
     if not rows:
-        raise DatasetError("there are no pictures to write")
+        raise DatasetError("there are no images to write")
     _check_names(folder, {README, IMAGES, *(image for image, _, _ in rows)})
     for name, held in sets:
         for row, pixels in enumerate(_single_pictures(name, held)):
@@ -265,7 +265,7 @@ def write_to_embed(folder: Path, sets: Sequence[tuple[str, ToEmbed]]) -> pa.Tabl
 
 
 def _single_pictures(name: str, held: ToEmbed) -> Iterator[Pixels]:
-    """A set's pictures (h, w, 3); DatasetError where they are no pictures."""
+    """Yield the images (h, w, 1 or 3) of a set. Raises DatasetError for arrays of another type or shape."""
     for some in held.pixels():
         if some.dtype != np.uint8 or some.ndim != 4 or some.shape[3] not in (1, 3):
             raise DatasetError(f"set {name!r} is {some.dtype} {some.shape}; expected uint8 (n, h, w, 1 or 3)")
@@ -273,19 +273,19 @@ def _single_pictures(name: str, held: ToEmbed) -> Iterator[Pixels]:
 
 
 def _check_names(folder: Path, files: set[str]) -> None:
-    """DatasetError where the folder holds anything but these files."""
+    """Raise DatasetError if the folder contains any other file."""
     if folder.exists() and not folder.is_dir():
         raise DatasetError(f"{folder} is not a folder")
     for path in sorted(folder.rglob("*")) if folder.exists() else []:
         name = path.relative_to(folder).as_posix()
         if not path.is_dir() and name.removesuffix(ASIDE) not in files:
-            raise DatasetError(f"{folder} is not empty: {name} does not belong there; name a new folder")
+            raise DatasetError(f"{folder} is not empty: {name} is not one of the files to write; choose a new folder")
 
 
 def _write_once(folder: Path, name: str, content: bytes) -> None:
-    """Write a file that is not there yet; DatasetError where another one is."""
+    """Write a file unless it exists. Raises DatasetError if it exists with different content."""
     path = folder / name
     if not path.exists():
         write_whole(path, content)
     elif path.read_bytes() != content:
-        raise DatasetError(f"{folder} is not empty: {name} is not what would be written; name a new folder")
+        raise DatasetError(f"{folder} is not empty: {name} has different content; choose a new folder")

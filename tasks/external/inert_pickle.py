@@ -1,9 +1,9 @@
-"""The structure of a file that torch.save wrote, read without importing or calling anything that its pickle names.
+"""The structure of a file of torch.save, read without importing or calling any name in its pickle.
 
-A checkpoint holds weights beside the settings of its training: an `argparse.Namespace`, NumPy scalars, a scheduler.
-Unpickling them would run code. Here a global of a pickle is only a name, tensors are described by their storage, shape
-and stride, containers become plain lists, tuples and dictionaries, and everything else becomes `Foreign` with the name
-of its class. `read_tensor` then copies the numbers of one described tensor.
+A checkpoint contains weights and the settings of its training: an `argparse.Namespace`, NumPy scalars, a scheduler.
+Unpickling these would run code. This reader keeps only the names of globals, describes tensors by their storage, shape
+and stride, converts containers to plain lists, tuples and dictionaries, and replaces all other objects by `Foreign`
+with the name of their class. `read_tensor` then copies the numbers of one described tensor.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 if TYPE_CHECKING:
     from torch import Tensor
 
-LEGACY = b"\x80"  # the first byte of what torch.save wrote before torch 1.6: four pickles, then the storages
+LEGACY = b"\x80"  # the first byte of files of torch.save before torch 1.6: four pickles, then the storages
 DATA = "data.pkl"
 DICTIONARIES = ("collections.OrderedDict", "collections.defaultdict", "collections.Counter")
 KEYS = (str, int, float, bool, bytes, type(None))  # hashed in constant time, unlike nested tuples
@@ -41,7 +41,7 @@ DTYPES = {
 
 
 class Unreadable(ValueError):
-    """A file whose structure cannot be read to its end: a phrase about it."""
+    """A file whose structure cannot be read; the message is a phrase."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Storage:
 
 @dataclass(frozen=True, eq=False)
 class StoredTensor:
-    """A dense tensor, described but not read; `dtype` is empty if the storage says it."""
+    """A dense tensor, described but not read; `dtype` is empty if the storage determines it."""
 
     storage: Storage
     offset: int
@@ -77,16 +77,16 @@ class StoredTensor:
 
 @dataclass(frozen=True, eq=False)
 class SavedFile:
-    """What torch.save wrote: its structure, and the bytes of a storage by its key."""
+    """A file of torch.save: its structure, and a function that reads the bytes of a storage by its key."""
 
     contents: Any
     storage_bytes: Callable[[str], bytes]
 
 
 def open_saved(held: bytes | BinaryIO) -> SavedFile:
-    """The structure of a file of torch.save, in either of its formats; Unreadable if it has none.
+    """Read the structure of a file of torch.save, in either format. Raises Unreadable if this fails.
 
-    The file has to stay open while storages are read from it.
+    The file must stay open while storages are read.
     """
     file = io.BytesIO(held) if isinstance(held, bytes) else held
     try:
@@ -96,7 +96,7 @@ def open_saved(held: bytes | BinaryIO) -> SavedFile:
         return _open_legacy(file) if is_legacy else _open_archive(file)
     except Unreadable:
         raise
-    except Exception as error:  # a pickle may do anything to the machine that reads it, within this process
+    except Exception as error:  # an invalid pickle may raise any class of error in the reader
         raise Unreadable(f"its pickle cannot be read: {type(error).__name__}") from None
 
 
@@ -104,7 +104,7 @@ def _open_archive(file: BinaryIO) -> SavedFile:
     with zipfile.ZipFile(file) as archive:
         pickles = [name for name in archive.namelist() if name.partition("/")[2] == DATA]
         if len(pickles) != 1:
-            raise Unreadable(f"it holds {len(pickles)} pickles; one is expected")
+            raise Unreadable(f"it contains {len(pickles)} pickles; expected one")
         root = pickles[0].partition("/")[0]
         contents = _InertReader(io.BytesIO(archive.read(pickles[0]))).load()
 
@@ -127,11 +127,11 @@ def _open_legacy(file: BinaryIO) -> SavedFile:
             (count,) = struct.unpack("<q", file.read(8))
             size = count * _item_size(kinds.get(each, ""))
             if size < 0:
-                raise Unreadable(f"it holds a storage of {count} numbers")
+                raise Unreadable(f"it contains a storage of {count} numbers")
             if each == key:
                 return file.read(size)
             position += 8 + size
-        raise Unreadable(f"it holds no storage {key}")
+        raise Unreadable(f"it contains no storage {key}")
 
     kinds: dict[str, str] = {}
     for tensor in all_tensors(contents):
@@ -143,12 +143,12 @@ def _item_size(kind: str) -> int:
     import torch
 
     if kind not in DTYPES:
-        raise Unreadable(f"it holds a {kind or 'storage of an unknown kind'}")
+        raise Unreadable(f"it contains a {kind or 'storage of an unknown kind'}")
     return int(getattr(torch, DTYPES[kind]).itemsize)
 
 
 def all_tensors(contents: Any) -> list[StoredTensor]:
-    """Every tensor in nested containers, each container visited once."""
+    """Return every tensor in nested containers; visits each container once."""
     waiting, seen, tensors = [contents], set(), []
     while waiting:
         value = waiting.pop()
@@ -161,13 +161,13 @@ def all_tensors(contents: Any) -> list[StoredTensor]:
 
 
 def read_tensor(saved: SavedFile, tensor: StoredTensor) -> Tensor:
-    """The numbers of a described tensor; Unreadable if its storage is absent, of another kind or too short."""
+    """Read a described tensor. Raises Unreadable if its storage is missing, of another kind or too short."""
     import torch
 
     name = tensor.dtype or DTYPES.get(tensor.storage.kind, "")
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
-        raise Unreadable(f"it holds a {name or tensor.storage.kind}, which is no dense tensor of numbers")
+        raise Unreadable(f"it contains a {name or tensor.storage.kind}, which is not a dense tensor of numbers")
     extent = [(size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride, strict=True)]
     last = tensor.offset + sum(extent)
     if not math.prod(tensor.shape):
@@ -175,15 +175,15 @@ def read_tensor(saved: SavedFile, tensor: StoredTensor) -> Tensor:
     try:
         held = saved.storage_bytes(tensor.storage.key)
     except KeyError:
-        raise Unreadable(f"it holds no storage {tensor.storage.key}") from None
+        raise Unreadable(f"it contains no storage {tensor.storage.key}") from None
     if min(*tensor.stride, *tensor.shape, tensor.offset, 0) < 0 or len(held) < (last + 1) * dtype.itemsize:
-        raise Unreadable(f"it holds a tensor of {tensor.shape} that its storage is too short for")
+        raise Unreadable(f"it contains a tensor of shape {tensor.shape}, for which its storage is too short")
     numbers = torch.frombuffer(bytearray(held), dtype=dtype, count=len(held) // dtype.itemsize)
     return numbers.as_strided(tensor.shape, tensor.stride, tensor.offset)
 
 
 def _tensor(arguments: Sequence[Any]) -> Any:
-    """Of (storage, offset, shape, stride, ...)."""
+    """Describe a tensor from (storage, offset, shape, stride, ...)."""
     storage, offset, shape, stride = arguments[:4]
     is_dense = isinstance(storage, Storage) and isinstance(offset, int)
     if not is_dense or not all(isinstance(number, int) for number in (*shape, *stride)):
@@ -192,7 +192,7 @@ def _tensor(arguments: Sequence[Any]) -> Any:
 
 
 def _typed_tensor(arguments: Sequence[Any]) -> Any:
-    """Of (storage, offset, shape, stride, requires_grad, hooks, dtype, ...)."""
+    """Describe a tensor from (storage, offset, shape, stride, requires_grad, hooks, dtype, ...)."""
     tensor, dtype = _tensor(arguments), arguments[6]
     if not isinstance(tensor, StoredTensor) or not isinstance(dtype, Global):
         return Foreign("torch.Tensor")
@@ -200,12 +200,12 @@ def _typed_tensor(arguments: Sequence[Any]) -> Any:
 
 
 def _first(arguments: Sequence[Any]) -> Any:
-    """Of a parameter: its tensor, first of (data, requires_grad, hooks, ...)."""
+    """Return the tensor of a parameter, the first of (data, requires_grad, hooks, ...)."""
     return arguments[0]
 
 
 def _dictionary(arguments: Sequence[Any]) -> dict[Any, Any]:
-    """The dictionary that an OrderedDict of Python 2 gives as a list of pairs; else an empty one, filled later."""
+    """Build the dictionary of an OrderedDict of Python 2 from a list of pairs; else an empty one, filled later."""
     result: dict[Any, Any] = {}
     pairs = arguments[0] if arguments else ()
     if isinstance(pairs, list):
@@ -214,7 +214,7 @@ def _dictionary(arguments: Sequence[Any]) -> dict[Any, Any]:
 
 
 def _rebuild_from_type(arguments: Sequence[Any]) -> Any:
-    """Of (function, class, its arguments, state): a tensor with attributes, which are left out."""
+    """Describe a tensor with attributes from (function, class, arguments, state); ignores the attributes."""
     return _call(arguments[0], arguments[2])
 
 
@@ -231,7 +231,7 @@ HANDLERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
 
 
 def _call(function: Any, arguments: Any) -> Any:
-    """What a call of a name gives: a described tensor, a container, or a foreign object."""
+    """Return the result of calling a name: a described tensor, a container or a foreign object."""
     if not isinstance(function, Global):
         return Foreign("an object without a name")
     handler = HANDLERS.get(function.name)
@@ -246,11 +246,11 @@ def _insert(target: Any, items: list[Any]) -> None:
             target[key] = value
 
 
-_Unpickler: Any = vars(pickle)["_Unpickler"]  # Python's own, whose opcodes are methods
+_Unpickler: Any = vars(pickle)["_Unpickler"]  # the pure Python class, whose opcodes are methods
 
 
 class _InertReader(_Unpickler):  # type: ignore[misc]
-    """Python's own reader of pickles, with every opcode that imports, calls, builds or hashes replaced."""
+    """Python's unpickler with every opcode replaced that imports, calls, builds or hashes."""
 
     dispatch: ClassVar[dict[int, Any]] = dict(_Unpickler.dispatch)
 

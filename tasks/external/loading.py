@@ -1,7 +1,7 @@
 """External models, loaded and evaluated: images in, log-probabilities out.
 
-given = loading.loaded(model, (28, 28, 1), Interface(gives="probabilities"))
-given.answers(images).log_p  # (n, classes)
+loaded = loading.load_model(model, (28, 28, 1), Interface(gives="probabilities"))
+loaded.answers(images).log_p  # (n, classes)
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from tasks.worker.hardware import device, exactly
 Batch = NDArray[np.float32]  # images as the model takes them
 Forward = Callable[[Batch], NDArray[np.floating]]
 FAILED = "failed on"
-# What a model says of a batch of another size, beside whatever else may be wrong.
+# Error messages that may be due to the size of the batch.
 MISFIT = re.compile(r"shape|size|dimension|expected a row for each|reshape|broadcast|Expected", re.IGNORECASE)
-TRAINING_MODE = "export it in evaluation mode (model.eval()), where dropout is off and batch norm's statistics are kept"
+TRAINING_MODE = "export it in evaluation mode (model.eval()), in which dropout is off and batch norm's statistics fixed"
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The numbers of images that a model takes at once."""
+    """The allowed batch sizes of a model."""
 
     least: int = 1
     most: int | None = None
@@ -62,23 +62,23 @@ class LoadedModel:
     interface: Interface
     shape: tuple[int, int, int]
     classes: int | None
-    rows: int  # evaluated at once
+    rows: int  # batch size
     forward: Forward
-    module: Callable[[Tensor], Any] | None = None  # torch's; None of ONNX
+    module: Callable[[Tensor], Any] | None = None  # of torch; None for ONNX
     _tried: bool = field(default=False, init=False)
 
     def answers(self, images: Pixels) -> Answers:
-        """The model's answers for images (n, h, w, c).
+        """Evaluate the model on images (n, h, w, c).
 
-        Every call has the same number of rows, the last one filled up with its first image. The first images are
-        evaluated twice, the second time in another order: ValueError where the answers differ, since the model then
-        draws random numbers or depends on other images, as one exported in training mode does. ValueError, in one line,
-        where the model fails or its outputs cannot be used.
+        All batches have the same size; the last is padded with its first image. The first batch is evaluated twice, the
+        second time in another order. Raises ValueError if the two results differ, since the model then draws random
+        numbers or depends on other images, as a model exported in training mode does, and if the model fails or its
+        outputs are invalid.
         """
         if images.dtype != np.uint8 or images.shape[1:] != self.shape:
             raise ValueError(f"images are {images.dtype} {images.shape}; expected uint8 (n, {self._size})")
         if not len(images):
-            raise ValueError(f"model {self.model.name}: there are no images to ask about")
+            raise ValueError(f"model {self.model.name}: there are no images to evaluate")
         if not self._tried:
             self._try(images[: self.rows])
             self._tried = True
@@ -92,18 +92,18 @@ class LoadedModel:
         check_asked_twice(once[half], again, self._where, TRAINING_MODE)
 
     def raw(self, images: Pixels) -> NDArray[np.floating]:
-        """What the model gives for at most `rows` images, as it gives it; ValueError, in one line, where it fails."""
+        """Return the unchanged outputs for at most `rows` images. Raises ValueError if the model fails."""
         return self.raw_fractions(np.divide(images, 255, dtype=np.float32))
 
     def raw_fractions(self, images: NDArray[np.float32]) -> NDArray[np.floating]:
-        """The same for at most `rows` images (n, h, w, c) in [0, 1]."""
+        """Return the unchanged outputs for at most `rows` images (n, h, w, c) in [0, 1]."""
         filled = np.concatenate([images, np.repeat(images[:1], self.rows - len(images), axis=0)])
         try:
             outputs = self.forward(_arrange_fractions(filled, self.interface))
         except Exception as error:
             raise ValueError(f"{self._where} {FAILED} {self.rows} images of {self._size}: {one_line(error)}") from error
         if outputs.ndim and len(outputs) != self.rows:
-            raise ValueError(f"{self._where} gives {outputs.shape} for {self.rows} images; expected a row for each")
+            raise ValueError(f"{self._where} returns {outputs.shape} for {self.rows} images; expected a row for each")
         return outputs[: len(images)] if outputs.ndim else outputs[None]
 
     def _read_answers(self, outputs: NDArray[np.floating], rows: int) -> Answers:
@@ -115,7 +115,7 @@ class LoadedModel:
             where=self._where,
             classes=self.classes,
             named="image {}".format,
-            remedy="set interface.gives=probabilities, or export the model without its last softmax or sigmoid",
+            remedy="set interface.gives=probabilities, or export the model without its final softmax or sigmoid",
         )
 
     @property
@@ -134,11 +134,11 @@ def load_model(
     classes: int | None = None,
     place: torch.device | None = None,
 ) -> LoadedModel:
-    """The model, ready for images of this shape (height, width, channels).
+    """Load a model for images of this shape (height, width, channels).
 
-    torch's kinds run on a GPU where there is one that can run the model, else on the processor; ONNX always runs on the
-    processor. The processor uses one thread. `classes`, where known, is the number of classes that the answers must
-    have; a factory needs it. ValueError, in one line, for a file that is not of its kind or would have to be unpickled.
+    torch models run on a GPU if there is one that can run them, otherwise on the CPU with one thread; ONNX models
+    always run on the CPU. `classes` is the number of classes that the outputs must have, if known; a factory requires
+    it. Raises ValueError for a file of another kind or one that would have to be unpickled.
     """
     folder: Mapping[str, bytes] = {}
     if model.kind == "transformers":
@@ -170,22 +170,22 @@ def load_model(
         )
         try:
             return _fit_batch(given)
-        except ValueError:  # a traced model may hold tensors that stay on the processor
+        except ValueError:  # a traced model may contain tensors that stay on the CPU
             if candidate == places[-1]:
                 raise
-    raise AssertionError("there is no place to run a model")
+    raise AssertionError("there is no device to run a model")
 
 
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)  # that people trace models with
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)  # usual batch sizes of traced models
 MOST_BATCH = 4096
 NUMBERS = re.compile(r"\d+")
 
 
 def _fit_batch(given: LoadedModel) -> LoadedModel:
-    """The model with the number of images at once that it takes: its interface's, or the one that was built into it.
+    """Return the model with a batch size that it accepts: that of its interface, or one that was traced.
 
-    A traced model may hold the number of rows of its example. If it fails, one image at once is tried, the numbers that
-    its error names, and the usual sizes. ValueError, in one line, if it takes none of them.
+    A traced model may have a fixed batch size. If it fails, a batch of one image is tried, then the numbers in its
+    error message and the usual sizes. Raises ValueError if it accepts none.
     """
     image = np.zeros((1, *given.shape), np.uint8)
     try:
@@ -195,7 +195,7 @@ def _fit_batch(given: LoadedModel) -> LoadedModel:
         refusal = error
     if given.model.kind not in ("torchscript", "onnx") or not MISFIT.search(str(refusal)):
         raise refusal
-    reason = str(refusal.__cause__ or refusal)  # whole, where the line is cut short
+    reason = str(refusal.__cause__ or refusal)  # the full message, since the line may be cut short
     named = [int(number) for number in NUMBERS.findall(reason) if len(number) < 5]
     sizes = [size for size in dict.fromkeys((1, *named, *BATCHES)) if 0 < size <= MOST_BATCH and size != given.rows]
     for size in sizes:
@@ -206,13 +206,13 @@ def _fit_batch(given: LoadedModel) -> LoadedModel:
             continue
         return fitted
     raise ValueError(
-        f"{refusal}; it fails on {', '.join(map(str, sizes))} at once, too: set interface.batch if it takes another "
-        "number, or export it for any"
+        f"{refusal}; it also fails on batches of {', '.join(map(str, sizes))}: set interface.batch if it requires "
+        "another size, or export it for any size"
     )
 
 
 def _check_channels(interface: Interface, shape: tuple[int, int, int]) -> None:
-    """ValueError, in one line, where images of this shape cannot be normalised so."""
+    """Raise ValueError if images of this shape cannot be normalised with this interface."""
     if len(interface.mean) > 1 and len(interface.mean) != shape[2]:
         raise ValueError(f"mean has {len(interface.mean)} numbers, but the images have {shape[2]} channels")
 
@@ -220,18 +220,18 @@ def _check_channels(interface: Interface, shape: tuple[int, int, int]) -> None:
 def log_probabilities(
     model: ModelFile, images: Pixels, interface: Interface = Interface(), classes: int | None = None
 ) -> Answers:
-    """The model's answers for images (n, h, w, c); see `loaded` and `LoadedModel.answers`."""
+    """Load a model and evaluate it on images (n, h, w, c); see `load_model` and `LoadedModel.answers`."""
     height, width, channels = images.shape[1:]
     return load_model(model, (height, width, channels), interface, classes).answers(images)
 
 
 def prepare_images(images: Pixels, interface: Interface) -> Batch:
-    """The images scaled, normalised and laid out as the interface says, float32."""
+    """Scale, normalise and lay out images as the interface specifies, as float32."""
     return _arrange_fractions(np.divide(images, 255, dtype=np.float32), interface)
 
 
 def _arrange_fractions(pixels: Batch, interface: Interface) -> Batch:
-    """Images (n, h, w, c) in [0, 1], normalised and laid out as the interface says."""
+    """Normalise and lay out images (n, h, w, c) in [0, 1] as the interface specifies."""
     if interface.mean:
         mean, std = (np.array(numbers, np.float32) for numbers in (interface.mean, interface.std))
         pixels = (pixels - mean) / std
@@ -258,7 +258,7 @@ def _module(
 
 def _forward(module: Callable[[Tensor], Any], output: str, place: torch.device) -> Forward:
     def forward(images: Batch) -> NDArray[np.floating]:
-        # Else TorchScript recompiles itself in its third call, and rounds otherwise from then on.
+        # Otherwise TorchScript recompiles itself in its third call, which changes rounding.
         with exactly(place), torch.no_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
             tensor = choose_output(module(torch.from_numpy(images).to(place)), output)
             if not isinstance(tensor, Tensor):
@@ -270,7 +270,7 @@ def _forward(module: Callable[[Tensor], Any], output: str, place: torch.device) 
 
 
 def choose_output(outputs: Any, output: str) -> Any:
-    """The output of that name or number; without one, the only output there is."""
+    """Return the output of this name or number; without a name, the only output."""
     if isinstance(outputs, Mapping):
         named = {str(name): value for name, value in outputs.items()}
     elif isinstance(outputs, Sequence):
@@ -282,14 +282,14 @@ def choose_output(outputs: Any, output: str) -> Any:
             raise ValueError(f"it has no output {output!r}; it has {', '.join(named)}")
         return named[output]
     if len(named) != 1:
-        raise ValueError(f"it has {len(named)} outputs: {', '.join(named)}; say which one in output")
+        raise ValueError(f"it has {len(named)} outputs: {', '.join(named)}; set output to one of these names")
     return next(iter(named.values()))
 
 
 def torchscript(model: ModelFile, held: bytes, place: torch.device) -> Callable[[Tensor], Any]:
-    """A TorchScript module in evaluation mode; `content` lets no other file pass."""
+    """Load a TorchScript module in evaluation mode, from bytes that `content` has checked."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # TorchScript is old; its files are still there
+        warnings.simplefilter("ignore", FutureWarning)  # TorchScript is deprecated, but its files are in use
         try:
             module = torch.jit.load(io.BytesIO(held), map_location=place)  # type: ignore[no-untyped-call]
             module.eval()
@@ -302,19 +302,19 @@ def torchscript(model: ModelFile, held: bytes, place: torch.device) -> Callable[
 def _load_program(
     model: ModelFile, held: bytes, place: torch.device, image: tuple[int, ...]
 ) -> tuple[Rows, Callable[[Tensor], Any]]:
-    """A program of torch.export that takes images of this shape, and how many it takes at once."""
+    """Load a program of torch.export for images of this shape, with its batch sizes."""
     from torch.export.passes import move_to_device_pass
 
     try:
         program = archives.program(held)
         inputs = program.graph_signature.user_inputs
         if len(inputs) != 1:
-            raise ValueError(f"it takes {len(inputs)} inputs; it must take images alone")
+            raise ValueError(f"it takes {len(inputs)} inputs; expected images only")
         rows = _rows(program, str(inputs[0]), image)
-        # Guards are Python code in the file; sizes are compared above instead.
+        # Guards are Python code in the file; the sizes are checked above instead.
         return rows, move_to_device_pass(program, place).module(check_guards=False)
     except archives.Refused as error:
-        raise ValueError(f"model {model.name} is refused: {error}; such a file can run any code") from None
+        raise ValueError(f"model {model.name} is refused: {error}; such a file can run arbitrary code") from None
     except Exception as error:
         raise ValueError(f"model {model.name} cannot be read: {one_line(error)}") from error
 
@@ -322,21 +322,21 @@ def _load_program(
 def _rows(program: Any, name: str, image: tuple[int, ...]) -> Rows:
     meta = next(node.meta["val"] for node in program.graph.nodes if node.name == name)
     if not isinstance(meta, Tensor) or not meta.ndim:
-        raise ValueError(f"its input {name} is no tensor of images")
+        raise ValueError(f"its input {name} is not a tensor of images")
     size, *fixed = meta.shape
     if len(fixed) != len(image) or any(isinstance(a, int) and a != b for a, b in zip(fixed, image, strict=True)):
-        raise ValueError(f"it takes images of {tuple(fixed)}, but is asked about {image}")
+        raise ValueError(f"it takes images of shape {tuple(fixed)}, but the images have {image}")
     if isinstance(size, int):
         return Rows(size, size)
     span = program.range_constraints.get(size.node.expr)
     if span is None:
         return Rows()
-    # sympy has an infinity of its own.
+    # The upper limit may be sympy's infinity.
     return Rows(max(1, int(span.lower)), int(span.upper) if span.upper.is_Integer else None)
 
 
 def onnx(model: ModelFile, held: bytes, interface: Interface) -> tuple[Rows, Forward]:
-    """A session of onnxruntime, on the processor, in a child of limited memory (`tasks.external.onnx_session`)."""
+    """Start onnxruntime on the CPU, in a child process with limited memory (`tasks.external.onnx_session`)."""
     if not onnx_session.is_installed():
         raise ValueError(f"model {model.name} is ONNX, which needs {ONNXRUNTIME.advice}")
     try:
@@ -346,7 +346,7 @@ def onnx(model: ModelFile, held: bytes, interface: Interface) -> tuple[Rows, For
     inputs = session.inputs
     if len(inputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
         shown = ", ".join(f"{argument.name} {argument.type} {list(argument.shape)}" for argument in inputs)
-        raise ValueError(f"model {model.name} takes {shown}; it must take one float32 tensor of images, of four axes")
+        raise ValueError(f"model {model.name} takes {shown}; expected one float32 tensor of images with four axes")
 
     def forward(images: Batch) -> NDArray[np.floating]:
         output = choose_output(session.run(images), interface.output)
@@ -362,4 +362,4 @@ def onnx(model: ModelFile, held: bytes, interface: Interface) -> tuple[Rows, For
 def _outside(text: str) -> str:
     if "external" not in text.lower():
         return text
-    return "its weights are in another file; write one file: torch.onnx.export(..., external_data=False), or onnx.save"
+    return "its weights are in another file; save one file: torch.onnx.export(..., external_data=False), or onnx.save"

@@ -1,33 +1,33 @@
-"""An external model: its file, and the interface by which it is evaluated. Naming a model imports nothing.
+"""An external model: its file, and the interface for its evaluation. Naming a model imports no code.
 
-| written                             | what the file is                                                        |
+| written                             | file                                                                    |
 |-------------------------------------|-------------------------------------------------------------------------|
 | `model.pt`                          | TorchScript: `torch.jit.script(model).save("model.pt")`, or `.trace`    |
 | `model.pt2`                         | `torch.export.save(torch.export.export(model, ...), "model.pt2")`       |
 | `model.onnx`                        | ONNX in one file, weights included                                      |
 | `package.module:factory+weights.pt` | a state dict, `torch.save(model.state_dict(), "weights.pt")`, `.npz`    |
 |                                     | or `.safetensors`, or a Lightning checkpoint, `.ckpt`                   |
-| `timm:resnet50+weights.pt`          | the same of timm's network of that name                                 |
+| `timm:resnet50+weights.pt`          | the same for timm's network of that name                                |
 | `transformers:FOLDER`               | an image classifier: `model.save_pretrained("FOLDER")`                  |
 
-The factory is one of the user's own networks (`tasks.models.custom`). timm gives the network alone:
-nothing is downloaded.
+The factory is one of the user's networks (`tasks.models.custom`). timm provides only the network; no weights are
+downloaded.
 
 Security. A model is a program, and only ONNX and weights are read purely as data.
 
-- Nothing is unpickled: a whole module (`torch.save(model)`) is refused when it is pinned, since reading it runs
-  whatever it says. State dicts are read with `weights_only=True`, `.npz` with `allow_pickle=False`; `.safetensors` hold
-  numbers alone.
-- torch.export's own reader falls back to pickle, evaluates text and loads compiled code. An archive that would lead it
-  there is refused before it is read (`tasks.external.archives`); its graph may use torch's own operators alone.
-- TorchScript has no safe way of reading: PyTorch says to treat it "the same way as locally executable code from an
-  unknown source" (its SECURITY.md). It holds no Python objects, but its program may use memory, time and files.
-- ONNX is read by onnxruntime without operators of others and without further files.
-- Of a folder of transformers JSON and numbers are read. Python files in it are not.
+- No file is unpickled: a whole module (`torch.save(model)`) is refused when it is pinned, since reading it would run
+  its code. State dicts are read with `weights_only=True`, `.npz` with `allow_pickle=False`; `.safetensors` contain only
+  numbers.
+- torch.export's reader falls back to pickle, evaluates text and loads compiled code. An archive that requires any of
+  these is refused before it is read (`tasks.external.archives`); its graph may only use torch's operators.
+- TorchScript cannot be read safely: PyTorch advises to treat it "the same way as locally executable code from an
+  unknown source" (its SECURITY.md). It contains no Python objects, but its program may use memory, time and files.
+- onnxruntime reads ONNX without third-party operators and without further files.
+- Only JSON and numbers are read from a folder of transformers, never its Python files.
 - A factory is Python code, which is imported.
 
-None of this is a sandbox: evaluate an untrusted model in a container, or let its owner evaluate it and send a table
-(`tasks.external.outputs`).
+None of this is a sandbox: evaluate an untrusted model in a container, or ask its owner to evaluate it and to return a
+table (`tasks.external.outputs`).
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ Layout = Literal["nchw", "nhwc"]
 KINDS: dict[str, Kind] = {".pt": "torchscript", ".pth": "torchscript", ".pt2": "export", ".onnx": "onnx"}
 WEIGHTS = (".pt", ".pth", ".ckpt", ".npz", ".safetensors")
 WEIGHTS_ALONE = (".ckpt", ".npz", ".safetensors")  # never a whole model
-# A factory's name ends at the first plus; one in the path of any other file comes after a character it cannot have.
+# A factory's name ends at the first plus, since it cannot contain one.
 FACTORY = re.compile(r"([\w.]+:\w+)\+(.+)", re.DOTALL)
 TIMM = re.compile(r"timm:([\w.-]+)\+(.+)", re.DOTALL)
 TRANSFORMERS = re.compile(r"transformers:(.+)", re.DOTALL)
-# A part of a checkpoint, after the path of a file of weights; no such file may end otherwise.
+# A part of a checkpoint, after the path of a file of weights with one of these suffixes.
 PART = re.compile(r"(.+\.(?:pt|pth|ckpt|npz|safetensors))#([^#/]+)", re.DOTALL | re.IGNORECASE)
 
 
@@ -82,9 +82,9 @@ PART = re.compile(r"(.+\.(?:pt|pth|ckpt|npz|safetensors))#([^#/]+)", re.DOTALL |
 class ModelFile(PinnedName):
     """A model as a file, pinned once `digest` is set. Written `path`, `package.module:factory+path` or `...@digest`.
 
-    A file of weights may be followed by the part of a checkpoint that is meant: `factory+checkpoint.pt#model_ema`. The
-    digest is the SHA-256 of the file's bytes; with a factory, of its function, its source and those bytes; with
-    timm, of the network's name and those bytes; of a folder, of the files that make the model and their names.
+    A file of weights may be followed by a part of a checkpoint: `factory+checkpoint.pt#model_ema`. The digest is the
+    SHA-256 of the file's bytes; with a factory, of its function, its source and the file; with timm, of the network's
+    name and the file; for a folder, of the names and contents of the model's files.
     """
 
     noun: ClassVar[str] = "model"
@@ -95,40 +95,40 @@ class ModelFile(PinnedName):
         suffix = PurePath(self.path).suffix.lower()
         if self.is_weights and suffix not in WEIGHTS:
             of = "a factory" if self.factory is not None else "timm"
-            raise ValueError(f"model is {self.name!r}; weights for {of} are one of {', '.join(WEIGHTS)}")
+            raise ValueError(f"model is {self.name!r}; expected weights for {of} in one of {', '.join(WEIGHTS)}")
         if not self.is_weights and suffix in WEIGHTS_ALONE:
             raise ValueError(f"model is {self.name!r}, a file of weights, which {needs_network(self.path)}")
         if not self.is_weights and suffix not in KINDS:
             raise ValueError(
-                f"model is {self.name!r}; it must be model.pt (TorchScript), model.pt2 (torch.export), model.onnx, "
+                f"model is {self.name!r}; expected model.pt (TorchScript), model.pt2 (torch.export), model.onnx, "
                 "package.module:factory+weights.pt, timm:name+weights.pt, or transformers:FOLDER"
             )
 
     @classmethod
     def parse(cls, text: str) -> ModelFile:
-        file = File.parse(text)  # a path may hold an @ of its own
+        file = File.parse(text)  # a path may contain an @
         return cls(file.path, file.digest)
 
     def named(self) -> ModelFile:
-        """The same without the file's folders."""
+        """Return the model without the folders of its path."""
         return ModelFile(self._name_with(PurePath(self.path).name), self.digest)
 
-    def pin(self, known: MutableMapping[str, str]) -> ModelFile:  # noqa: ARG002 - with a factory it is no file's digest
-        """The same with the digest of its content; FileError for the file, ValueError for the factory."""
+    def pin(self, known: MutableMapping[str, str]) -> ModelFile:  # noqa: ARG002 - the digest may not be that of a file
+        """Return the model with its digest. Raises FileError for the file and ValueError for the factory."""
         return pin(self)
 
     def identity(self) -> str:
-        """The content, never the name or path; of a factory's model whose source has changed see `acceptance`."""
+        """Return the content, never the name or path; see `acceptance` for a factory whose source has changed."""
         return digest_in_keys(super().identity())
 
     def digest_with_source(self, source: str) -> str:
-        """The digest that the model would have if its factory's source had this one."""
+        """Return the digest of the model with this digest of its factory's source."""
         assert self.factory is not None
         with _open(self) as file:
             return _digest_with_source(self, source, sha256_of(file))
 
     def paths(self) -> tuple[Path, ...]:
-        """The file, and with a factory the Python files of its source."""
+        """Return the model's files, including the Python files of a factory."""
         source = () if self.factory is None else tuple(custom.sources(self.factory).values())
         if self.is_folder:
             return tuple(files.expand_home(self.path) / file for file in file_names(self.name, self.path))
@@ -140,7 +140,7 @@ class ModelFile(PinnedName):
 
     @property
     def path(self) -> str:
-        """The path of the file, the model or its weights; of a model of transformers its folder's."""
+        """The path of the model or its weights; for transformers, of the folder."""
         folder = TRANSFORMERS.fullmatch(self.name)
         if folder:
             return folder[1]
@@ -150,46 +150,46 @@ class ModelFile(PinnedName):
 
     @property
     def part(self) -> str:
-        """The place in a checkpoint whose weights are meant, such as `model_ema`; empty if the network decides."""
+        """The selected part of a checkpoint, such as `model_ema`; empty if the network decides."""
         part = PART.fullmatch(self._weights_and_part)
         return part[2] if part else ""
 
     @property
     def _weights_and_part(self) -> str:
-        """The name after the network's and the plus; empty without one."""
+        """The part of the name after the network and the plus; empty without a plus."""
         match = TIMM.fullmatch(self.name) or FACTORY.fullmatch(self.name)
         return match[2] if match and not self.is_folder else ""
 
     def _name_with(self, path: str) -> str:
-        """The name with another path."""
+        """Return the name with another path."""
         end = len(self.name) - (len(self.part) + 1 if self.part else 0)
         return self.name[: end - len(self.path)] + path + self.name[end:]
 
     @property
     def factory(self) -> Factory | None:
-        """The factory of the module that the weights belong to; None where it is timm's or in the file."""
+        """The factory of the network; None if the network comes from timm or the file."""
         match = FACTORY.fullmatch(self.name)
         return Factory.parse(match[1]) if match and self.timm is None and not self.is_folder else None
 
     @property
     def timm(self) -> str | None:
-        """The name of timm's network that the weights belong to; None where it is another."""
+        """The name of timm's network; None for other networks."""
         match = TIMM.fullmatch(self.name)
         return match[1] if match else None
 
     @property
     def is_weights(self) -> bool:
-        """Whether the file holds weights alone."""
+        """Whether the file contains only weights."""
         return self.factory is not None or self.timm is not None
 
     @property
     def is_one_file(self) -> bool:
-        """Whether the file is the whole model, and the digest that of its bytes."""
+        """Whether the file is the whole model, so that the digest is that of its bytes."""
         return not (self.is_weights or self.is_folder)
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder of transformers."""
+        """Whether the model is a folder of transformers."""
         return TRANSFORMERS.fullmatch(self.name) is not None
 
     @property
@@ -202,9 +202,9 @@ class ModelFile(PinnedName):
 
 
 class Inputs(Ranged):
-    """How images are prepared for a model. Raises ValueError, in one line, if no image could be prepared so."""
+    """The preparation of images for a model. Raises ValueError for impossible settings."""
 
-    in_full: ClassVar[bool] = True  # written interface.batch, since batch alone is that of a training
+    in_full: ClassVar[bool] = True  # written interface.batch, since batch alone belongs to a training
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -212,11 +212,11 @@ class Inputs(Ranged):
     def conflicts(self) -> Iterator[str]:
         mean, std = self.mean, self.std
         if len(mean) != len(std) or len(mean) not in (0, 1, 3):
-            yield f"mean has {len(mean)} numbers and std {len(std)}; give none of each, one, or one per channel"
+            yield f"mean has {len(mean)} numbers and std {len(std)}; expected none, one, or one per channel in each"
         if not all(math.isfinite(value) for value in mean):
-            yield f"mean is {mean}; its numbers must be finite"
+            yield f"mean is {mean}; expected finite numbers"
         if not all(math.isfinite(value) and value > 0 for value in std):
-            yield f"std is {std}; its numbers must be above 0"
+            yield f"std is {std}; expected numbers above 0"
 
 
 @dataclass(frozen=True)
@@ -224,44 +224,44 @@ class Interface(Inputs):
     """The inputs and outputs of a model, which takes float32 images with values in [0, 1]."""
 
     gives: Gives = "logits"
-    """What it gives, one column per class: logits, probabilities, or their natural logarithms; one column alone is
-    of class 1 of two."""
+    """Kind of outputs, one column per class: logits, probabilities, or their natural logarithms; a single column is
+    that of class 1 of two."""
     layout: Layout = "nchw"
     """Order of the axes of images: nchw (rows, channels, height, width) or nhwc."""
     mean: tuple[float, ...] = ()
-    """Subtracted from images in [0, 1]: a number per channel, or one for all; empty: nothing."""
+    """Mean to subtract from images in [0, 1]: one number per channel, or one for all; empty: none."""
     std: tuple[float, ...] = ()
-    """What they are then divided by; mean 0 and std 1/255 make [0, 255]."""
+    """Divisor of images after subtraction; mean 0 and std 1/255 yield [0, 255]."""
     output: str = ""
-    """The output's name where there are several; one without a name is called by its number, from 0."""
+    """Name of the output if there are several; for outputs without names, its number from 0."""
     batch: Annotated[int, AtLeast(1)] = 256
-    """Images at once, unless the file fixes another number."""
+    """Images per batch, unless the file fixes another number."""
 
 
 @dataclass(frozen=True)
 class EncoderInterface(Inputs):
-    """The inputs of an encoder, and which output its embeddings are; each field is as in `Interface`.
+    """The inputs of an encoder, and the output that contains its embeddings; fields as in `Interface`.
 
-    Its embeddings are floats (rows, d), for any d; further axes are flattened.
+    Embeddings are floats (rows, d), for any d; further axes are flattened.
     """
 
     layout: Layout = "nchw"
     """Order of the axes of images: nchw (rows, channels, height, width) or nhwc."""
     mean: tuple[float, ...] = ()
-    """Subtracted from images in [0, 1]: a number per channel, or one for all; empty: nothing."""
+    """Mean to subtract from images in [0, 1]: one number per channel, or one for all; empty: none."""
     std: tuple[float, ...] = ()
-    """What they are then divided by; mean 0 and std 1/255 make [0, 255]."""
+    """Divisor of images after subtraction; mean 0 and std 1/255 yield [0, 255]."""
     output: str = ""
-    """The output's name where there are several; one without a name is called by its number, from 0."""
+    """Name of the output if there are several; for outputs without names, its number from 0."""
     batch: Annotated[int, AtLeast(1)] = 256
-    """Images at once, unless the file fixes another number."""
+    """Images per batch, unless the file fixes another number."""
 
 
 def pin(model: ModelFile) -> ModelFile:
-    """The model as it is now: with the file's absolute path and the digest of its content.
+    """Return the model with its absolute path and the digest of its current content.
 
-    ValueError, in one line, where there is no such file or factory, it is not the one pinned, or it holds what is not
-    read, such as a whole pickled module (`tasks.external.file_contents`).
+    Raises ValueError if the file or factory does not exist, differs from the pinned one, or has unsupported contents,
+    such as a whole pickled module (`tasks.external.file_contents`).
     """
     path = str(files.expand_home(model.path).absolute())
     name = model._name_with(path)
@@ -275,19 +275,19 @@ def pin(model: ModelFile) -> ModelFile:
 
 
 def content(model: ModelFile) -> bytes:
-    """The bytes of the model's file; ValueError, in one line, where they are not those that were pinned."""
+    """Read the model's file. Raises ValueError if the bytes differ from the pinned ones."""
     with _open(model) as file:
         try:
             held = file.read()
         except MemoryError:
-            raise ValueError(f"model {model.name} cannot be read: there is too little memory for it") from None
+            raise ValueError(f"model {model.name} cannot be read: not enough memory") from None
     _checked_digest(model, io.BytesIO(held))
     return held
 
 
 @contextmanager
 def _open(model: ModelFile) -> Iterator[BinaryIO]:
-    """The model's file; ValueError, in one line, if it is absent or larger than the memory that it may take."""
+    """Open the model's file. Raises ValueError if it does not exist or exceeds the memory limit."""
     path = files.expand_home(model.path)
     try:
         size = files.check_regular(path).st_size
@@ -301,7 +301,7 @@ def _open(model: ModelFile) -> Iterator[BinaryIO]:
 
 
 def folder_content(model: ModelFile) -> dict[str, bytes]:
-    """The bytes of each file of a model of transformers; ValueError, in one line, as of `content`."""
+    """Read the files of a model of transformers; raises ValueError as `content` does."""
     return _digest_and_folder(model)[1]
 
 
@@ -313,7 +313,7 @@ def _digest_and_folder(model: ModelFile) -> tuple[str, dict[str, bytes]]:
 
 
 def _checked_digest(model: ModelFile, file: BinaryIO) -> str:
-    """The digest of the model with this content, of which no more than directories and headers is in memory at once."""
+    """Check the content of a model and return its digest; keeps only directories and headers in memory."""
     try:
         size_limits.check_archive(file)
     except size_limits.TooLarge as error:
@@ -326,7 +326,7 @@ def _checked_digest(model: ModelFile, file: BinaryIO) -> str:
 
 
 def _digest_with_source(model: ModelFile, source: str, digest: str) -> str:
-    """The digest of a model, from that of its factory's source (empty without one) and that of its file's bytes."""
+    """Compute the digest of a model from the digests of its factory's source (or empty) and of its file."""
     if model.factory is not None:
         digest = digest_of(RULE, (model.factory.function.encode(), source.encode(), digest.encode()))
     if model.timm is not None:

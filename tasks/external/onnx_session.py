@@ -1,8 +1,8 @@
-"""ONNX models, run by onnxruntime in a child process whose memory is limited.
+"""ONNX models, run by onnxruntime in a child process with limited memory.
 
-An ONNX file is a program as far as resources go: 3 kB can ask for 40 GB. The child loads the model and answers batch by
-batch; if it takes more memory than `tasks.worker.confined` allows, or dies, the caller gets one line. It ends with the
-process that began it.
+An ONNX file of 3 kB can request 40 GB of memory. The child loads the model and evaluates one batch at a time. If it
+exceeds the memory limit of `tasks.worker.confined`, or dies, the caller receives an error message. The child ends with
+its parent process.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from tasks.worker import confined
 
 Array = NDArray[np.floating]
-DIED = "it took more memory than it may, or ended onnxruntime"
-LONGEST = 2000  # characters of an error
+DIED = "it exceeded the memory limit or crashed onnxruntime"
+LONGEST = 2000  # characters of an error message
 LENGTH = struct.Struct("<Q")
 
 
@@ -38,7 +38,7 @@ def is_installed() -> bool:
 
 @dataclass(frozen=True)
 class Argument:
-    """An input of a model: its name, type and shape, as onnxruntime says them."""
+    """An input of a model: its name, type and shape, as reported by onnxruntime."""
 
     name: str
     type: str
@@ -46,7 +46,7 @@ class Argument:
 
 
 class OnnxSession:
-    """A model in a child. ValueError, without the model's name, if it cannot be read."""
+    """A model in a child process. Raises ValueError, without the model's name, if it cannot be read."""
 
     def __init__(self, held: bytes) -> None:
         alive, self._life = os.pipe()
@@ -67,7 +67,7 @@ class OnnxSession:
         self.inputs = tuple(Argument(each["name"], each["type"], tuple(each["shape"])) for each in told["inputs"])
 
     def run(self, images: Array) -> dict[str, Any]:
-        """Each output by its name, an array; ValueError where the model fails."""
+        """Return the outputs by name. Raises ValueError if the model fails."""
         told = self._ask(_as_bytes(images))
         assert self._child.stdout is not None
         outputs: dict[str, Any] = {}
@@ -91,13 +91,12 @@ class OnnxSession:
 
 @dataclass(frozen=True)
 class Other:
-    """An output that is no array: the name of its class."""
+    """The class name of an output that is not an array."""
 
     kind: str
 
 
 def _end(child: subprocess.Popen[bytes], life: int) -> None:
-    """Let the child end, and wait for it."""
     os.close(life)
     child.kill()
     for pipe in (child.stdin, child.stdout):
@@ -137,13 +136,13 @@ def _from_bytes(held: bytes) -> Array:
     return array
 
 
-# In the child.
+# The following functions run in the child.
 
 
 def serve() -> None:
-    """Load the model that comes in, and answer each batch; ends with its input, or with the process that began it."""
+    """Load a model from standard input and evaluate batches until the input or the parent process ends."""
     given, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the library prints is no answer
+    os.dup2(2, 1)  # keep the library's output apart from the answers
     request, held = json.loads(_read(given)), _read(given)
     threading.Thread(target=_end_with_parent, args=(request["alive"],), daemon=True).start()
     try:
@@ -171,10 +170,10 @@ def _end_with_parent(alive: int) -> None:
 def _open(onnxruntime: Any, held: bytes) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what is wrong is raised
-    with tempfile.TemporaryDirectory() as nothing:
-        # From memory, and with no folder to look in: a model cannot have this machine's files read.
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", nothing)
+    options.log_severity_level = 4  # errors are raised
+    with tempfile.TemporaryDirectory() as empty_folder:
+        # The model comes from memory and can refer only to an empty folder, so it cannot read this machine's files.
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", empty_folder)
         return onnxruntime.InferenceSession(held, options, providers=["CPUExecutionProvider"])
 
 
@@ -194,7 +193,7 @@ def _answer(session: Any, inputs: list[dict[str, Any]], names: list[str], images
 
 def _line(error: Exception) -> str:
     if isinstance(error, MemoryError) or "bad_alloc" in str(error) or "Failed to allocate memory" in str(error):
-        return f"it takes more memory than it may: {confined.describe_limit()}"
+        return f"it exceeds the memory limit: {confined.describe_limit()}"
     lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()]
     text = lines[-1] if len(lines) > 3 else " ".join(lines)
     return f"{type(error).__name__}: {text}"[:LONGEST]

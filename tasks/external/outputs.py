@@ -1,14 +1,13 @@
-"""A classifier's outputs for images: as log-probabilities, and in the table that an owner sends who keeps the model.
+"""A classifier's outputs for images: as log-probabilities, and as a table returned by the model's owner.
 
-A table is CSV or Parquet and has a row per picture. Column `image` is the picture's id, given by
-`tasks.external.handout`. The other columns hold the outputs:
+A table is CSV or Parquet and has a row per image. Column `image` is the image's id, assigned by
+`tasks.external.handout`. The other columns contain the outputs:
 
 - `p0, p1, ...`, a probability per class; or `logit0, logit1, ...`; or `logp0, logp1, ...`, natural logarithms;
-- or, where the columns have names of their own, those that are named to `read_outputs`, in the order of the classes;
+- or, for other column names, the columns passed to `read_outputs`, in the order of the classes;
 - or, in Parquet, one list column `probabilities`, `logits` or `log_probabilities`.
 
-Columns `set` and `row`, from the list of pictures, and `label` may be present and are ignored; any other column is
-refused.
+Columns `set` and `row`, from the list of images, and `label` are ignored; any other column is refused.
 """
 
 from __future__ import annotations
@@ -29,24 +28,24 @@ from tasks.worker.files import File
 Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-3  # of a row's sum of probabilities
-FEW_PLACES = 4  # decimals; so few move the sums of tables of ordinary width by more than that
-# Of a probability between two answers about one image; TF32 and half precision differ by less, a dropped unit by more.
+FEW_PLACES = 4  # decimals; rounding to these changes the sums of tables of usual width by more than TOLERANCE
+# Tolerance between two probabilities for one image; TF32 and half precision differ by less, dropout by more.
 SAME = 0.01
-FEWEST_IN_UNIT = 10  # rows that are all in [0, 1]: few logits may be, by chance
-# Of the images, those that a model gets right with its columns in another order, and how many fewer as they stand.
+FEWEST_IN_UNIT = 10  # rows in [0, 1]; a few logits may be in [0, 1] by chance
+# Minimum accuracy with columns in another order, and minimum loss of accuracy in the given order, for an error.
 RIGHT_ORDER, FEWER = 0.8, 0.1
-# What to do about a model's file whose classes stand in another order.
-CLASS_ORDER = "number the classes of the data in the model's order, as by the names of their folders or by a list"
-ENOUGH = 10  # images a class; with fewer, some order suits any model
-FLOOR = float(np.finfo(np.float32).smallest_subnormal)  # 1.4e-45: a softmax in float32 says 0 below it
+# Remedy for a model file whose classes are in another order.
+CLASS_ORDER = "number the classes of the data in the model's order, by the names of their folders or by a list"
+ENOUGH = 10  # images per class; with fewer, some order suits any model
+FLOOR = float(np.finfo(np.float32).smallest_subnormal)  # 1.4e-45: a softmax in float32 underflows to 0 below it
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
     """The log-probabilities (n, classes) in nats; each row's probabilities sum to 1.
 
-    A probability of exactly 0 would make every divergence infinite, though it only says that it was too small to be
-    written: `floored` of the n * classes were, and stand at `floor` (before each row was divided by its sum).
+    A probability of exactly 0 would make every divergence infinite, although it only means that the number was too
+    small to print. `floored` of the n * classes numbers were 0, and were replaced by `floor` before normalisation.
     """
 
     log_p: Floats
@@ -66,21 +65,21 @@ def read_answers(
     named: Callable[[int], str] = "row {}".format,
     remedy: str = "",
 ) -> Answers:
-    """Answers for this number of rows: (rows, classes), or (rows, 1) or (rows,) for the second of two classes.
+    """Check outputs: (rows, classes), or (rows, 1) or (rows,) for the second of two classes.
 
-    Probabilities may miss a sum of 1 by the tolerance and are divided by it. ValueError, in one line that begins with
-    `where`, for another shape, what is not finite, or rows that do not sum to 1: it names the first and counts them.
-    `remedy` says what to do about probabilities that are given as logits.
+    Sums of probabilities may differ from 1 by the tolerance; rows are divided by their sum. Raises ValueError, which
+    begins with `where`, for another shape, numbers that are not finite, and rows that do not sum to 1, with the first
+    bad row and their number. `remedy` is the advice if probabilities are passed as logits.
     """
     values = np.asarray(outputs, np.float64)
     shape = values.shape
     if values.ndim == 1:
         values = values[:, None]
     if values.ndim != 2 or len(values) != rows or not values.shape[1]:
-        raise ValueError(f"{where} gives {shape} for {rows} images; expected ({rows}, classes)")
+        raise ValueError(f"{where} returns {shape} for {rows} images; expected ({rows}, classes)")
     columns = max(values.shape[1], 2)
     if classes is not None and columns != classes:
-        raise ValueError(f"{where} gives {values.shape[1]} columns, but there are {classes} classes")
+        raise ValueError(f"{where} returns {values.shape[1]} columns, but there are {classes} classes")
     is_number = np.isfinite(values) | (np.isneginf(values) if gives == "log-probabilities" else False)
     _refuse(~is_number.all(1), values, where, "are not all finite", named)
     if gives == "logits":
@@ -95,30 +94,30 @@ def read_answers(
         with np.errstate(divide="ignore"):
             return _apply_floor(np.log(p), floor)
     if values.shape[1] == 1:
-        _refuse(values[:, 0] > tolerance, values, where, "are not logarithms of probabilities, 0 or less", named)
+        _refuse(values[:, 0] > tolerance, values, where, "are not logarithms of probabilities (at most 0)", named)
         p = -np.expm1(np.minimum(values, 0))
         with np.errstate(divide="ignore"):
             return _apply_floor(np.hstack([np.log(p), values]), floor)
     with np.errstate(over="ignore"):
         sums = np.exp(values).sum(1)
     wrong = ~(np.abs(sums - 1) <= tolerance)
-    _refuse(wrong, values, where, "are no log-probabilities: their exponentials do not sum to 1", named, sums)
+    _refuse(wrong, values, where, "are not log-probabilities: their exponentials do not sum to 1", named, sums)
     return _apply_floor(values, floor)
 
 
 def _from_logits(values: Floats, where: str, floor: float, remedy: str) -> Answers:
-    # A second softmax would flatten every answer without a sign of it. Rows that are all alike prove nothing.
+    # A second softmax would silently flatten every row. Equal rows are not evidence of probabilities.
     if (values >= 0).all() and (values != values[0]).any():
         end = f"; {remedy}" if remedy else ""
         if values.shape[1] > 1 and (np.abs(values.sum(1) - 1) <= TOLERANCE).all():
             raise ValueError(
-                f"{where} gives rows that sum to 1 and none below 0; these are probabilities, not logits{end}"
+                f"{where} returns rows of non-negative numbers that sum to 1: these are probabilities, not logits{end}"
             )
-        # A sigmoid in half precision underflows to 0 now and then; columns of zeros are logits of classes never learnt.
+        # A sigmoid in half precision sometimes underflows to 0; columns of zeros are logits of untrained classes.
         if (values <= 1).all() and len(values) >= FEWEST_IN_UNIT and (values == 0).mean() < 0.5:
             raise ValueError(
-                f"{where} gives {values.size} numbers that all lie in [0, 1]; these are no logits but the outputs of a "
-                f"sigmoid, which has to be left out{end}"
+                f"{where} returns {values.size} numbers in [0, 1]: these are outputs of a sigmoid, not logits; remove "
+                f"the sigmoid{end}"
             )
     if values.shape[1] == 1:
         values = np.hstack([np.zeros_like(values), values])
@@ -126,9 +125,10 @@ def _from_logits(values: Floats, where: str, floor: float, remedy: str) -> Answe
 
 
 def other_batch(once: NDArray[np.floating]) -> NDArray[np.int64]:
-    """Half of the rows to ask about again: those with the smallest first column, so that the batch is another one.
+    """Select half of the rows for a second evaluation: those with the smallest first column.
 
-    A model whose answers depend on the mean of its batch, as batch norm's in training mode do, then gives others.
+    The mean of this batch differs, so that a model whose outputs depend on it, such as batch norm in training mode,
+    returns different outputs.
     """
     return np.argsort(once[:, 0], kind="stable")[: (len(once) + 1) // 2]
 
@@ -136,33 +136,32 @@ def other_batch(once: NDArray[np.floating]) -> NDArray[np.int64]:
 def check_asked_twice(once: Floats, again: Floats, where: str, remedy: str) -> None:
     """Raise ValueError if two sets of log-probabilities of the same images differ.
 
-    The second ones should come from `other_batch`: a model that draws random numbers, or whose answers depend on other
-    images, as one in training mode does, then differs.
+    The second set should come from `other_batch`, so that the outputs of a model in training mode differ.
     """
     apart = float(np.abs(np.exp(again) - np.exp(once)).max())
     if apart > SAME:
-        raise ValueError(f"{where}: asked twice about one image, its probabilities differ by {apart:.2g}; {remedy}")
+        raise ValueError(f"{where}: two evaluations of one image differ by {apart:.2g} in probability; {remedy}")
 
 
 def check_class_order(values: Floats, labels: NDArray[np.int64], where: str, remedy: str) -> None:
     """Raise ValueError if the columns (rows, classes) are the classes of the labels in another order.
 
-    Such a model would seem to have learnt nothing. It is distinguished from a merely bad one by its accuracy under the
-    best order of its columns.
+    Such a model would appear to be untrained. Its accuracy with the best order of columns distinguishes it from an
+    inaccurate model.
     """
     from scipy.optimize import linear_sum_assignment
 
     classes = values.shape[1]
     if classes == 1 or len(labels) < ENOUGH * classes or labels.max() >= classes:
         return
-    counts = np.zeros((classes, classes), np.int64)  # (classes, columns): images whose largest is there
+    counts = np.zeros((classes, classes), np.int64)  # (classes, columns): images by their largest column
     np.add.at(counts, (labels, values.argmax(axis=1)), 1)
     rows, places = linear_sum_assignment(counts, maximize=True)
     right, best = np.trace(counts) / len(labels), counts[rows, places].sum() / len(labels)
     if best > RIGHT_ORDER and right < best - FEWER:
         order = f"{', '.join(map(str, places))} for our classes {', '.join(map(str, rows))}"
         raise ValueError(
-            f"{where} gets {right:.0%} of the images right as its classes stand, and {best:.0%} in another order: "
+            f"{where} is right for {right:.0%} of the images, but for {best:.0%} with its classes in another order: "
             f"{order}; {remedy}"
         )
 
@@ -173,7 +172,7 @@ def _apply_floor(log_p: Floats, floor: float) -> Answers:
 
 
 def log_softmax(logits: Floats) -> Floats:
-    """log softmax(logits) along the last axis."""
+    """Compute log softmax(logits) along the last axis."""
     shifted = logits - logits.max(-1, keepdims=True)
     result: Floats = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     return result
@@ -194,20 +193,20 @@ def _refuse(
     total = "" if sums is None else f" (sum {sums[first]:.6g})"
     why = "" if sums is None else _describe_rounding(values, float(np.abs(sums - 1).max()))
     raise ValueError(
-        f"{where}: the numbers of {named(first)} {what}: {shown}{total}; so are {int(wrong.sum())} of {len(wrong)} rows"
-        + why
+        f"{where}: the numbers of {named(first)} {what}: {shown}{total}; this applies to {int(wrong.sum())} of "
+        f"{len(wrong)} rows{why}"
     )
 
 
 def _describe_rounding(values: Floats, apart: float) -> str:
-    """What to do where few decimals explain that sums of probabilities are so far `apart` from 1; else empty."""
+    """Return advice if few decimals explain that sums of probabilities differ from 1 by `apart`; else an empty text."""
     if not ((values >= 0) & (values <= 1)).all():
         return ""
     for places in range(1, FEW_PLACES + 1):
         most = values.shape[1] * 0.5 * 10.0**-places
         if np.allclose(values, np.round(values, places), rtol=0, atol=1e-9) and apart <= most + 1e-9:
-            decimals = f"{places} decimal{'s' if places > 1 else ''}, which moves a sum by up to {most:.2g}"
-            return f". They are printed with {decimals}: print eight, or give logits"
+            decimals = f"{places} decimal{'s' if places > 1 else ''}, which changes a sum by up to {most:.2g}"
+            return f". They are printed with {decimals}: print eight, or return logits"
     return ""
 
 
@@ -223,13 +222,13 @@ COLUMN = re.compile(r"(p|logit|logp)(\d+)")
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """A model's outputs for each picture, as sent: values (pictures, classes) and the names of their columns."""
+    """A model's outputs for each image, as returned: values (images, classes) and the names of their columns."""
 
     sent: Sent
     columns: tuple[str, ...]
     values: NDArray[np.float64]
     gives: Gives
-    resolution: float  # the last place that is printed, 0 where all places are
+    resolution: float  # last printed decimal place, 0 if all places are printed
 
     @property
     def name(self) -> str:
@@ -237,14 +236,14 @@ class Outputs:
 
     @property
     def classes(self) -> int:
-        """The number of classes; a single column is that of the second of two."""
+        """The number of classes; a single column is the second of two classes."""
         return max(int(self.values.shape[1]), 2)
 
     def select(self, ids: Sequence[str]) -> Answers:
-        """The outputs for these pictures, in this order.
+        """Return the outputs for these images, in this order.
 
-        A probability that is printed as 0 stands at half the last printed place, or where every place is printed at
-        the smallest float32. ValueError, in one line, where a picture is missing.
+        A probability printed as 0 becomes half of the last printed place, or the smallest float32 if all places are
+        printed. Raises ValueError if an image is missing.
         """
         return self._read_answers(self.sent.rows(ids))
 
@@ -256,24 +255,24 @@ class Outputs:
             len(rows),
             where=self.name,
             floor=max(FLOOR, printed / 2),
-            # Each number is off by half its last place at most, which is little enough from three places on.
+            # The rounding error of a number is at most half its last place, which is acceptable from three places.
             tolerance=max(TOLERANCE, self.classes * printed / 2 if printed < 0.002 else 0.0),
             named=lambda row: f"image {self.sent.ids[rows[row]]!r}",
         )
 
 
 def read_outputs(file: File, columns: Sequence[str] = (), gives: Gives = "probabilities") -> Outputs:
-    """The table in a file, `.csv` or `.parquet`, every row of it checked.
+    """Read the outputs in a `.csv` or `.parquet` file and check every row.
 
-    `columns` names those of the classes, in their order, where they have names of their own, and `gives` says what is
-    in them. ValueError, in one line that names the first of them and how many there are, for pictures that have two
-    rows, values that are no numbers, rows that do not sum to 1, and unknown columns.
+    `columns` are the columns of the classes, in order, if they have other names, and `gives` is their kind. Raises
+    ValueError, with the first bad row and the number of bad rows, for images with two rows, values that are not
+    numbers, rows that do not sum to 1, and unknown columns.
     """
     return outputs_of(read_sent(file), columns, gives)
 
 
 def outputs_of(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabilities") -> Outputs:
-    """The outputs in a table that has been read, with the checks of `read`."""
+    """Return the outputs in a table, with the checks of `read_outputs`."""
     names, kind = _columns(table.name, table.columns, columns, gives)
     if len(names) == 1:
         values, resolution = _stack_lists(table.name, table.ids, table.column(names[0])), 0.0
@@ -282,7 +281,7 @@ def outputs_of(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabi
         resolution = _resolution([table.column(name) for name in names])
     if kind == "probabilities" and resolution == 1:
         raise ValueError(
-            f"{table.name} has no decimals in its probabilities; it must say how probable, not which class"
+            f"{table.name} has no decimals in its probabilities; expected probabilities, not the predicted class"
         )
     outputs = Outputs(table, tuple(names), values, kind, resolution)
     outputs._read_answers(np.arange(len(table.ids)))
@@ -290,21 +289,21 @@ def outputs_of(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabi
 
 
 def _columns(name: str, header: list[str], named: Sequence[str], gives: Gives) -> tuple[list[str], Gives]:
-    """The columns of the classes in their order, or the one list column, and what is in them."""
+    """Return the columns of the classes in order, or the list column, and their kind of outputs."""
     if named:
         named = spell_columns(named)
         missing = [column for column in named if column not in header]
         if missing or len(set(named)) < len(named) or len(named) < 2:
             what = f"no column {missing[0]!r}" if missing else f"the classes {', '.join(named)}; name two or more, once"
-            raise ValueError(f"{name} has {what}; it has {', '.join(header)}")
+            raise ValueError(f"{name} has {what}; found {', '.join(header)}")
         return list(named), gives
     lists = [column for column in header if column in LISTS]
     ours = [column for column in header if COLUMN.fullmatch(column)]
     unknown = [column for column in header if column not in (*lists, *ours, *IGNORED)]
     if unknown:
         raise ValueError(
-            f"{name} has the unknown column {unknown[0]!r} ({len(unknown)} of them); it takes image and p0, p1, ... or "
-            "logit0, ... or logp0, ... or, in Parquet, a list column probabilities, logits or log_probabilities"
+            f"{name} has the unknown column {unknown[0]!r} ({len(unknown)} in total); expected image and p0, p1, ... "
+            "or logit0, ... or logp0, ... or, in Parquet, a list column probabilities, logits or log_probabilities"
         )
     if len(lists) == 1 and not ours:
         return lists, LISTS[lists[0]]
@@ -314,7 +313,7 @@ def _columns(name: str, header: list[str], named: Sequence[str], gives: Gives) -
     if lists or len(kinds) != 1 or len(numbers) < 2 or numbers != list(range(len(numbers))):
         shown = ", ".join(column for column in header if column not in IGNORED) or "none"
         raise ValueError(
-            f"{name} has the columns {shown}; it takes one kind, from 0 on without gaps, for two classes or more"
+            f"{name} has the columns {shown}; expected one kind, numbered from 0 without gaps, for at least two classes"
         )
     kind = kinds.pop()
     by_number = {int(number): column for column, (_, number) in zip(ours, parts, strict=True)}
@@ -322,7 +321,7 @@ def _columns(name: str, header: list[str], named: Sequence[str], gives: Gives) -
 
 
 def _resolution(columns: Sequence[pa.ChunkedArray]) -> float:
-    """The last decimal place of any number in columns of text; 0 where a column is not text or has exponents."""
+    """Return the last decimal place of numbers in columns of text; 0 if a column is not text or has exponents."""
     if not all(map(is_text, columns)) or any(map(has_exponents, columns)):
         return 0.0
     return float(10.0 ** -max(int(decimals(column).max()) for column in columns))
@@ -330,13 +329,13 @@ def _resolution(columns: Sequence[pa.ChunkedArray]) -> float:
 
 def _stack_lists(name: str, ids: Sequence[str], column: pa.ChunkedArray) -> NDArray[np.float64]:
     if not is_list(column.type) or not _is_numeric(column.type.value_type):
-        raise ValueError(f"{name} has {column.type} in its list column; it must be lists of numbers")
+        raise ValueError(f"{name} has {column.type} in its list column; expected lists of numbers")
     rows = [None if numbers is None or None in numbers else numbers for numbers in column.to_pylist()]
     lengths = [None if numbers is None else len(numbers) for numbers in rows]
     wrong = [row for row, length in enumerate(lengths) if length is None or length != lengths[0]]
     if wrong:
         first = ids[wrong[0]]
-        raise ValueError(f"{name}: the list of image {first!r} is not as long as the first; {len(wrong)} are not")
+        raise ValueError(f"{name}: the list of image {first!r} differs in length from the first; {len(wrong)} do")
     return np.array(rows, np.float64).reshape(len(rows), -1)
 
 

@@ -1,7 +1,7 @@
-"""A table that a model's owner sends, CSV or Parquet: the image ids of its rows, and its numbers.
+"""A table returned by a model's owner, CSV or Parquet: the ids of its rows, and its numbers.
 
-An encoder's owner sends embeddings: Parquet, with the columns `image` (the ids of `tasks.external.handout`) and
-`embedding`, a list of numbers, as many in every row. Other columns are not read.
+An encoder's owner returns embeddings: Parquet, with the columns `image` (the ids of `tasks.external.handout`) and
+`embedding`, a list of numbers of the same length in every row. Other columns are not read.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tasks.worker.files import read as bytes_of
 from tasks.worker.size_limits import TooLarge, most_bytes, unpack_parquet
 
 IMAGE = "image"
-# The names of columns that are found in capitals, too: those of the tables that owners are asked for.
+# Columns that owners are asked for; capital letters in these names are accepted.
 KNOWN = re.compile(
     r"image|id|label|set|row|predicted|confidence|log_confidence|log_p|(?:p|logit|logp)\d+"
     r"|probabilities|logits|log_probabilities|embedding"
 )
 SMALL = 50 * 10**6  # bytes of a CSV that is parsed in this process
-TIMES = 6  # its size, that a table takes in memory: its bytes, its text twice, its columns and their numbers
+TIMES = 6  # memory of a table relative to its file: its bytes, its text twice, its columns and their numbers
 NUMBER = r"^[+-]?\d*\.?(?P<fraction>\d*)(?:[eE](?P<exponent>[+-]?\d{1,9}))?$"
 
 
@@ -52,11 +52,11 @@ class Sent:
         return self.table.column(name)
 
     def numbers(self, column: str) -> NDArray[np.float64]:
-        """A column's numbers (rows,), NaN where it says NaN; ValueError for values that are no numbers or missing."""
+        """Return a column's numbers (rows,), which may be NaN. Raises ValueError for missing values and text."""
         return _numbers(self.name, self.ids, column, self.column(column))
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """The rows of these pictures; ValueError, in one line, where any is missing."""
+        """Return the rows of these ids. Raises ValueError if an id is missing."""
         missing = [image for image in ids if image not in self._places]
         if missing:
             check_sets(self.name, self.ids, ids)
@@ -68,40 +68,40 @@ class Sent:
         return {name: row for row, name in enumerate(self.ids)}
 
 
-HANDED_OUT = re.compile(r"([a-z]+-[0-9a-f]{8})[/-].+", re.DOTALL)  # the id of what was handed out, after its set
-SHOWN = 3  # sets that a message names
+HANDED_OUT = re.compile(r"([a-z]+-[0-9a-f]{8})[/-].+", re.DOTALL)  # an exported id, with the name of its set
+SHOWN = 3  # sets in a message
 
 
 def check_sets(name: str, sent: Iterable[str], asked: Iterable[str]) -> None:
-    """Raise ValueError if sets that were handed out are not answered and others of their kinds are."""
+    """Raise ValueError if the table answers other sets of the same kind instead of the exported ones."""
     answered, generated = _set_names(sent), _set_names(asked)
     absent = [each for each in generated if each not in answered]
     kinds = {_set_kind(each) for each in absent}
     foreign = [each for each in answered if each not in generated and _set_kind(each) in kinds]
     if foreign:
         raise ValueError(
-            f"{name} answers {', '.join(foreign[:SHOWN])}; these settings and this secret generate "
-            f"{', '.join(absent[:SHOWN])}: data, seed, secret and the other settings must be those that engram "
-            "probes was given"
+            f"{name} answers {', '.join(foreign[:SHOWN])}, but these settings and this secret generate "
+            f"{', '.join(absent[:SHOWN])}; data, seed, secret and the other settings must be the same as for engram "
+            "probes"
         )
 
 
 def _set_kind(name: str) -> str:
-    """What a set holds, such as `pictures`."""
+    """Return the kind of a set, such as `pictures`."""
     return name.rpartition("-")[0]
 
 
 def _set_names(ids: Iterable[str]) -> list[str]:
-    """The sets that ids name, such as `pictures-cf19f686`, in order."""
+    """Return the sets in ids, such as `pictures-cf19f686`, in order."""
     matches = (HANDED_OUT.fullmatch(image) for image in ids)
     return list(dict.fromkeys(match[1] for match in matches if match))
 
 
 def read_sent(file: File, what: str = "outputs", of: str = IMAGE) -> Sent:
-    """The table in a file, `.csv` or `.parquet`; columns of a CSV are text, which keeps the printed digits.
+    """Read a table from a `.csv` or `.parquet` file; columns of a CSV are text, which preserves the printed digits.
 
-    `what` says in errors what it holds, and `of` is the column of the ids. ValueError, in one line, for a file that
-    cannot be read, and for pictures without an id or with two rows.
+    `what` describes the content in error messages, and `of` is the column of the ids. Raises ValueError if the file
+    cannot be read, and for rows without an id or with a repeated one.
     """
     suffix = PurePath(file.path).suffix.lower()
     path = expand_home(file.path)
@@ -110,9 +110,9 @@ def read_sent(file: File, what: str = "outputs", of: str = IMAGE) -> Sent:
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
     if suffix not in (".csv", ".parquet"):
-        raise ValueError(f"{what} are {file.path}; they must be a .csv or a .parquet file")
+        raise ValueError(f"{what} are {file.path}; expected a .csv or a .parquet file")
     name = f"{what} {file.path}"
-    if suffix == ".csv" and size <= SMALL:  # as text it takes no more than a few times its size
+    if suffix == ".csv" and size <= SMALL:  # text takes a few times its size in memory
         table = _csv(name, bytes_of(file))
     else:
         try:
@@ -122,14 +122,14 @@ def read_sent(file: File, what: str = "outputs", of: str = IMAGE) -> Sent:
         except TooLarge as error:
             raise ValueError(f"{name} cannot be read: {error}") from None
     if of not in table.column_names:
-        raise ValueError(f"{name} has no column {of}; it has {', '.join(table.column_names)}")
+        raise ValueError(f"{name} has no column {of}; found {', '.join(table.column_names)}")
     return Sent(name, table, _ids(name, table.column(of), of), of)
 
 
 def decimals(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """The decimal places of each number: as printed, or the fewest that determine it where it was not text.
+    """Return the decimal places of each number: as printed in text, or the fewest that determine a float.
 
-    0.50 has two, 1.2e-05 has six, and the float 0.1 one. Lists count number by number. Other values have none.
+    0.50 has two, 1.2e-05 has six, and the float 0.1 has one. Lists are flattened. Other values have none.
     """
     import pyarrow.compute as pc
 
@@ -143,12 +143,12 @@ def decimals(column: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def is_text(column: pa.ChunkedArray) -> bool:
-    """Whether a column's numbers are written out, so that they may have been rounded to it."""
+    """Whether a column's numbers are text, so that they may be rounded."""
     return bool(pa.types.is_string(column.type))
 
 
 def has_exponents(column: pa.ChunkedArray) -> bool:
-    """Whether numbers are written as 1e-7."""
+    """Whether a column contains text with exponents, such as 1e-7."""
     import pyarrow.compute as pc
 
     return is_text(column) and bool(pc.any(pc.match_substring(pc.utf8_lower(column), "e")).as_py())
@@ -159,14 +159,14 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def bare(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text columns without surrounding spaces; other columns unchanged."""
+    """Strip spaces in a text column; return other columns unchanged."""
     import pyarrow.compute as pc
 
     return pc.utf8_trim_whitespace(column) if is_text(column) else column
 
 
 def _csv(name: str, held: bytes) -> pa.Table:
-    """Every column as text, so that it shows how many places were printed and ids keep their zeros."""
+    """Read every column as text, which preserves decimals and leading zeros of ids."""
     try:
         text = read_delimited(held, (), KNOWN)
         _once(name, [column for column in text.header if not is_row_number(column)])
@@ -176,7 +176,7 @@ def _csv(name: str, held: bytes) -> pa.Table:
 
 
 def parse(path: str, digest: str, name: str, most: int) -> pa.Table:
-    """The table of a file, unless its digest is another one; runs in the child of `tasks.worker.confined`."""
+    """Read a table and check its digest; runs in the child process of `tasks.worker.confined`."""
     file = File(path, digest)
     if PurePath(path).suffix.lower() == ".csv":
         return _csv(name, bytes_of(file))
@@ -193,7 +193,7 @@ def parse(path: str, digest: str, name: str, most: int) -> pa.Table:
 
 
 def spell_columns(names: Iterable[str]) -> list[str]:
-    """The names of columns, those that owners are asked for in small letters, as every route of a table has them."""
+    """Return column names, with known names in lower case, for every route of a table."""
     return list(match_names(names, (), KNOWN))
 
 
@@ -205,7 +205,7 @@ def _once(name: str, header: Sequence[str]) -> None:
 
 def _ids(name: str, column: pa.ChunkedArray, of: str) -> tuple[str, ...]:
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        raise ValueError(f"{name} has {column.type} in its column {of}; it must be text")
+        raise ValueError(f"{name} has {column.type} in its column {of}; expected text")
     ids: list[str | None] = column.to_pylist()
     if not ids:
         raise ValueError(f"{name} has no rows")
@@ -214,7 +214,7 @@ def _ids(name: str, column: pa.ChunkedArray, of: str) -> tuple[str, ...]:
     seen: set[str | None] = set()
     twice = [image for image in ids if image in seen or seen.add(image)]  # type: ignore[func-returns-value]
     if twice:
-        raise ValueError(f"{name} has more than one row for {twice[0]!r}; {len(twice)} rows are about an image again")
+        raise ValueError(f"{name} has more than one row for {twice[0]!r}; {len(twice)} rows repeat an id")
     return tuple(str(image) for image in ids)
 
 
@@ -227,10 +227,10 @@ def _numbers(name: str, ids: Sequence[str], label: str, column: pa.ChunkedArray)
         wrong = [row for row, value in enumerate(column.to_pylist()) if value is not None and not _is_number(value)]
         first = column[wrong[0]].as_py() if wrong else column.type
         where = f" of image {ids[wrong[0]]!r}" if wrong else ""
-        raise ValueError(f"{name}: {first!s}{where} in column {label} is no number; {len(wrong)} are not") from None
+        raise ValueError(f"{name}: {first!s}{where} in column {label} is not a number; {len(wrong)} are not") from None
     missing = np.flatnonzero(column.is_null().to_numpy())
     if len(missing):
-        raise ValueError(f"{name}: image {ids[missing[0]]!r} has nothing in column {label}; {len(missing)} have not")
+        raise ValueError(f"{name}: image {ids[missing[0]]!r} has no value in column {label}; {len(missing)} have none")
     return values
 
 
@@ -253,33 +253,33 @@ class SentEmbeddings:
     values: NDArray[np.float32]
 
     def select(self, images: Sequence[str]) -> NDArray[np.float32]:
-        """The embeddings of these pictures, in this order; ValueError, in one line, where any is missing."""
+        """Return the embeddings of these images, in this order. Raises ValueError if one is missing."""
         chosen: NDArray[np.float32] = self.values[self.sent.rows(images)]
         return chosen
 
 
 def read_embeddings(file: File) -> SentEmbeddings:
-    """The table in a file, checked row by row.
+    """Read a table of embeddings and check every row.
 
-    ValueError, in one line, for a file that cannot be read or has no such columns, pictures without an id or with two
-    rows, embeddings of different lengths, and those with a number missing or not finite in float32.
+    Raises ValueError if the file cannot be read or lacks a column, for rows without an id or with a repeated one, for
+    embeddings of different lengths, and for numbers that are missing or not finite in float32.
     """
     if PurePath(file.path).suffix.lower() != ".parquet":
-        raise ValueError(f"embeddings are {file.path}; they must be a .parquet file")
+        raise ValueError(f"embeddings are {file.path}; expected a .parquet file")
     sent = read_sent(file, "embeddings")
     if EMBEDDING not in sent.columns:
-        has = ", ".join(sent.columns) or "image alone"
-        raise ValueError(f"{sent.name} has no column {EMBEDDING}; it has {has}")
+        columns = ", ".join(sent.columns) or "only image"
+        raise ValueError(f"{sent.name} has no column {EMBEDDING}; found {columns}")
     return SentEmbeddings(sent, _embedding_values(sent, sent.column(EMBEDDING)))
 
 
 def _embedding_values(sent: Sent, column: pa.ChunkedArray) -> NDArray[np.float32]:
-    """The lists of a column as rows (n, d)."""
+    """Return the lists of a column as an array (n, d)."""
     kind = column.type
     number = kind.value_type if is_list(kind) else None
     if number is None or not (pa.types.is_floating(number) or pa.types.is_integer(number)):
-        raise ValueError(f"{sent.name} has {kind} in its column {EMBEDDING}; it must be lists of numbers")
-    rows = column.cast(pa.large_list(number)).combine_chunks()  # more numbers than 32 bits count
+        raise ValueError(f"{sent.name} has {kind} in its column {EMBEDDING}; expected lists of numbers")
+    rows = column.cast(pa.large_list(number)).combine_chunks()  # offsets may exceed 32 bits
     lengths = pc.list_value_length(rows).to_numpy(zero_copy_only=False)
     if rows.null_count:
         first = sent.ids[int(np.argmax(np.isnan(lengths)))]
@@ -289,18 +289,18 @@ def _embedding_values(sent: Sent, column: pa.ChunkedArray) -> NDArray[np.float32
     if len(other) or not width:
         at = int(other[0]) if len(other) else 0
         raise ValueError(
-            f"{sent.name}: the embedding of {sent.ids[at]!r} has {int(lengths[at])} numbers and that of "
-            f"{sent.ids[0]!r} {width}; all must have equally many, at least one"
+            f"{sent.name}: the embedding of {sent.ids[at]!r} has {int(lengths[at])} numbers, but that of "
+            f"{sent.ids[0]!r} has {width}; expected the same length of at least one for all"
         )
     with np.errstate(over="ignore"):
-        # A number that is missing becomes NaN.
+        # Missing numbers become NaN.
         flat = pc.cast(pc.list_flatten(rows), pa.float64() if pa.types.is_integer(number) else number)
         found: NDArray[np.float32] = np.asarray(flat.to_numpy(zero_copy_only=False), np.float32)
     table = found.reshape(len(rows), width)
     wrong = np.flatnonzero(~np.isfinite(table).all(axis=1))
     if len(wrong):
         raise ValueError(
-            f"{sent.name}: the embedding of {sent.ids[wrong[0]]!r} has a number that is missing or not finite; "
-            f"{len(wrong)} of {len(table)} have"
+            f"{sent.name}: the embedding of {sent.ids[wrong[0]]!r} has a number that is missing or not finite, as "
+            f"have {len(wrong)} of {len(table)} embeddings"
         )
     return table

@@ -1,16 +1,17 @@
-"""Can a model's members be told from other records by its loss, and could they be told without the model?
+"""Can members be distinguished from other records by a model's loss, and could they be distinguished without it?
 
     result = engram.audit(model, (member_images, member_labels), (other_images, other_labels))
     print(result)
 
 The attack is the loss (Yeom et al. 2018): the area under its curve, and its true-positive rate at low false-positive
-rates, whose thresholds are set on one half of the non-members and tried on the other. It says something of the model
-only if both sets were drawn alike. So a blind control looks at the records alone: two classifiers, which never see the
-model, learn on one half of them what distinguishes the sets, and are tried on the other half, both ways. Where they
-tell the sets apart, nothing is judged: members that are told by the data are told by any model.
+rates, whose thresholds are set on one half of the non-members and applied to the other half. The result describes the
+model only if both sets are samples of the same distribution. A blind control therefore tests the records alone: two
+classifiers, which never use the model, learn to distinguish the sets on one half of the records and are evaluated on
+the other half, both ways. If the blind control distinguishes the sets, the answer is *not assessable*: members that are
+recognisable from the data are recognisable with any model.
 
-This is the quick look. Evidence is a split that was drawn at random before training, and models without each record to
-compare with: `engram run membership`.
+This audit is a quick check. Stronger evidence requires a random split before training and comparison models that were
+trained without each record: `engram run membership`.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ Floats = NDArray[np.float64]
 Answer = Literal["distinguishable", "undecided", "not assessable"]
 
 RATES = (0.001, 0.01, 0.1)  # nominal false-positive rates
-BLIND_LEVEL = 0.05  # of the blind control, over all its tests together
-MOST_BLIND = 5_000  # records of a set that the blind control looks at
-MOST_PIXELS = 1_024  # of a record: every k-th value
-COMPONENTS = 32  # of which the linear classifier learns
+BLIND_LEVEL = 0.05  # significance level of the blind control, over all its tests
+MOST_BLIND = 5_000  # records per set in the blind control
+MOST_PIXELS = 1_024  # values per record in the blind control: every k-th value
+COMPONENTS = 32  # principal components of the linear classifier
 TREES = 100
 BATCH = 256
 
 
 @dataclass(frozen=True)
 class LowRate:
-    """The attack at a nominal false-positive rate, whose threshold other non-members set; Clopper-Pearson intervals."""
+    """The attack at a nominal false-positive rate, with a threshold from other non-members and exact intervals."""
 
     nominal: float
     true_positive: Estimate
@@ -53,11 +54,11 @@ class LowRate:
 
 @dataclass(frozen=True)
 class SplitAudit:
-    """What the loss tells of members, beside what the data tell of them without the model.
+    """The result of the loss attack, and of the blind control without the model.
 
-    `auc` and `blind_auc` are areas under the curve with 95 % intervals. `blind_p` is the p-value that the sets were
-    drawn alike, as far as the blind control sees. `rates` lacks those for which there are too few non-members. `notes`
-    say what was done to the records: how they were scaled and laid out, and how many were copies.
+    `auc` and `blind_auc` are areas under the curve with 95 % intervals. `blind_p` is the p-value of the blind control
+    for the hypothesis that both sets have the same distribution. `rates` omits rates that require more non-members.
+    `notes` describe conversions of the records: scale, layout and the number of copies.
     """
 
     answer: Answer
@@ -74,21 +75,21 @@ class SplitAudit:
 
 
 def audit(model: Any, members: Any, nonmembers: Any, *, batch: int = BATCH, seed: int = 0) -> SplitAudit:
-    """Whether a model's loss tells its members from other records, with a blind control of the two sets.
+    """Test whether a model's loss distinguishes its members from other records, with a blind control of the two sets.
 
-    `model` is a torch module, which is asked in evaluation mode, a function of a batch of images, or the path of a
-    model's file (`docs/external_models.md`). It gives logits (batch, classes): as a tensor or array, as `.logits`,
-    or as the only such output of several.
+    `model` is a torch module, which is evaluated in evaluation mode, a function of a batch of images, or the path of a
+    model file (`docs/external_models.md`). It returns logits (batch, classes): as a tensor or array, as `.logits`, or
+    as the only such output of several.
 
     `members` and `nonmembers` are (images, labels) as arrays, tensors or lists; a data set or data loader of such
-    pairs; a table of pandas with a column `label`; or the folder or name of a data set, such as `folder:mine#64x64`.
-    Images are given to the model as they are or, if it does not take them so, scaled from [0, 255] to [0, 1] or with
-    their channels moved to the front; `notes` of the result say so. Copies within a set count once.
+    pairs; a pandas data frame with a column `label`; or the folder or name of a data set, such as `folder:mine#64x64`.
+    Images are passed to the model unchanged or, if it does not accept them, scaled from [0, 255] to [0, 1] or with
+    channels first; `notes` of the result report this. Copies within a set count once.
 
-    `seed` draws the halves. Raises ValueError, in one line, for whatever cannot be read or asked.
+    `seed` determines the halves. Raises ValueError if the records cannot be read or the model cannot be evaluated.
     """
     if not isinstance(batch, int) or batch < 1:
-        raise ValueError(f"batch is {batch!r}; it must be a number of images, at least 1")
+        raise ValueError(f"batch is {batch!r}; expected a number of images of at least 1")
     inside, outside = read_sets(members, nonmembers)
     (first, second), (inside, outside) = ask_model(model, (inside, outside), batch)
     check_distinct(inside.images, outside.images)
@@ -101,7 +102,7 @@ def audit(model: Any, members: Any, nonmembers: Any, *, batch: int = BATCH, seed
 
 
 def answer(auc: Estimate, blind_auc: Estimate, blind_p: float) -> Answer:
-    """Not assessable where the data alone tell; told apart where the whole interval lies above what they might tell."""
+    """Return *not assessable* if the blind control is significant, *distinguishable* if the interval is above it."""
     assert auc.low is not None
     assert blind_auc.high is not None
     if blind_p <= BLIND_LEVEL:
@@ -110,25 +111,26 @@ def answer(auc: Estimate, blind_auc: Estimate, blind_p: float) -> Answer:
 
 
 def _describe_lines(result: SplitAudit) -> Iterator[str]:
-    """The answer, the evidence and what would make it more, line by line."""
-    blind = f"{_in_words(result.blind_auc)}, {p_in_words(result.blind_p)} that the sets were drawn alike"
+    """Yield the lines of the report: answer, evidence and next step."""
+    p_value = p_in_words(result.blind_p)
+    blind = f"{_in_words(result.blind_auc)}, {p_value} for the hypothesis that both sets have the same distribution"
     match result.answer:
         case "not assessable":
             yield "Not assessable: members can be distinguished from non-members without the model."
         case "distinguishable":
-            yield "Distinguishable: the model's loss tells members from non-members, and the data alone do not."
+            yield "Distinguishable: the model's loss separates members from non-members, but the data alone do not."
         case _:
-            yield "Undecided: the loss tells no more of members than the data alone might; other attacks may tell more."
+            yield "Undecided: the loss separates members no better than the data alone might. Try other attacks."
     yield f"members {result.members:,}, non-members {result.nonmembers:,}"
     yield from result.notes
-    yield f"loss attack, area under the curve  {_in_words(result.auc)}; .5 where nothing is told"
+    yield f"loss attack, area under the curve  {_in_words(result.auc)}; .5 without any leak"
     for rate in result.rates:
         true, false = _in_percent(rate.true_positive), _in_percent(rate.false_positive)
-        yield f"true-positive rate at {100 * rate.nominal:g} %        {true}; false-positive rate there {false}"
+        yield f"true-positive rate at {100 * rate.nominal:g} %        {true}; measured false-positive rate {false}"
     yield f"blind control, without the model   {blind}"
     yield (
-        "Evidence needs a split that was drawn at random before training, and models without each record to compare "
-        "with: engram run membership"
+        "Stronger evidence requires a random split before training and comparison models without each record: "
+        "engram run membership"
     )
 
 
@@ -147,13 +149,14 @@ Records = tuple[Array, NDArray[np.int64]]
 
 
 def interval_of_area(area: float, positive: int, negative: int) -> Estimate:
-    """The area under a curve with the 95 % score interval of Newcombe 2006, method 5; n counts all records.
+    """Return the area under a curve with the 95 % score interval of Newcombe 2006, method 5; n counts all records.
 
-    It holds all areas A that lie no further from the estimate than 1.96 sqrt(V(A)), where for N = (m + n) / 2
+    The interval contains all areas A within 1.96 sqrt(V(A)) of the estimate, where for N = (m + n) / 2
 
         V(A) = A (1 - A) / (m n) (1 + (N - 1) ((1 - A) / (2 - A) + A / (1 + A)))
 
-    At A = 1/2 that is the variance of Mann and Whitney's U for m = n, and it does not vanish at an estimate of 0 or 1.
+    At A = 1/2 this is the variance of Mann and Whitney's U for m = n. The interval has a positive width at an estimate
+    of 0 or 1.
     """
     from scipy import optimize, stats
 
@@ -164,16 +167,16 @@ def interval_of_area(area: float, positive: int, negative: int) -> Estimate:
         variance = at * (1 - at) / pairs * (1 + (half - 1) * ((1 - at) / (2 - at) + at / (1 + at)))
         return (area - at) ** 2 - z**2 * variance
 
-    inner = min(max(area, 1e-12), 1 - 1e-12)  # the variance vanishes at 0 and 1, where the interval does not end
+    inner = min(max(area, 1e-12), 1 - 1e-12)  # the variance vanishes at 0 and 1, which are not limits of the interval
     low = 0.0 if area <= 0 else float(optimize.brentq(excess, 0.0, inner))
     high = 1.0 if area >= 1 else float(optimize.brentq(excess, inner, 1.0))
     return Estimate(area, low, high, positive + negative)
 
 
 def low_rates(members: Floats, nonmembers: Floats, seed: int) -> Iterator[LowRate]:
-    """The attack at each of RATES for which half of the non-members suffice to set a threshold.
+    """Yield the attack at each of RATES for which half of the non-members suffice to set a threshold.
 
-    Of h non-members the k-th highest score is the threshold, k = floor(rate (h + 1)): another non-member exceeds it
+    The threshold is the k-th highest score of h non-members, k = floor(rate (h + 1)). Another non-member exceeds it
     with a probability of at most the rate.
     """
     order = seeds.generator(seed, "threshold").permutation(len(nonmembers))
@@ -186,7 +189,7 @@ def low_rates(members: Floats, nonmembers: Floats, seed: int) -> Iterator[LowRat
 
 
 def blind_control(inside: Records, outside: Records, seed: int) -> tuple[Estimate, float]:
-    """How well the sets are told apart without the model: `blind_areas` of some records of each."""
+    """Test whether the sets can be distinguished without the model: `blind_areas` of a sample of each."""
     stream = seeds.generator(seed, "blind control")
     drawn = [stream.permutation(len(labels))[:MOST_BLIND] for _, labels in (inside, outside)]
     features = _blind_features(
@@ -197,11 +200,10 @@ def blind_control(inside: Records, outside: Records, seed: int) -> tuple[Estimat
 
 
 def blind_areas(features: Floats, members: int, seed: int) -> tuple[Estimate, float]:
-    """The larger area under the curve of two classifiers of features, (records, n), and the p-value of none.
+    """Return the larger area under the curve of two classifiers of features (records, n), and its p-value.
 
-    The first `members` records are one set. Each classifier is tried on records that it did not learn from, so that
-    Mann and Whitney's test of its scores is sound whatever it learnt; p is the smallest of four, times four
-    (Bonferroni).
+    The first `members` records are one set. Each classifier is evaluated on records that it was not trained on, so that
+    Mann and Whitney's test of its scores is valid; the p-value is the smallest of four, times four (Bonferroni).
     """
     from scipy import stats
 
@@ -222,7 +224,7 @@ def blind_areas(features: Floats, members: int, seed: int) -> tuple[Estimate, fl
 
 
 def _blind_features(images: Array, labels: NDArray[np.int64]) -> Floats:
-    """What the classifiers see of each record: its values, their mean, spread, ends and differences, and its label."""
+    """Return the features of each record: its values, their mean, spread, extremes and differences, and its label."""
     values = images.reshape(len(images), -1).astype(np.float64)
     moments = [values.mean(1), values.std(1), values.min(1), values.max(1), np.abs(np.diff(values, axis=1)).mean(1)]
     classes = np.unique(labels)
@@ -232,7 +234,7 @@ def _blind_features(images: Array, labels: NDArray[np.int64]) -> Floats:
 
 
 def _blind_classifiers(seed: int, most: int) -> Sequence[Any]:
-    """One that adds up, of at most so many components, and one that finds corners."""
+    """Return a linear classifier of at most `most` components, and a random forest."""
     from sklearn.decomposition import PCA
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression

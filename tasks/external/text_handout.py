@@ -1,12 +1,12 @@
-"""Records or questions for the owner of a model, who gives them to it and sends back a table or files of its answers.
+"""Records or questions for the owner of a model, who returns a table or files of the model's answers.
 
-README.txt            what the owner does, and what comes back
-NAME.jsonl            a set's records, an object in each line
-records.csv           id, set, row: written last, so that a folder without it is known to be half written
+README.txt            instructions for the owner, and the format of the table
+NAME.jsonl            the records of a set, one object per line
+records.csv           id, set, row: written last, so that a folder without it is known to be incomplete
 
 README.txt
-questions/NAME.json   a set's questions in SQuAD's or DROP's own format, without their answers; records as .jsonl
-questions.csv         id, set, row: written last, too
+questions/NAME.json   the questions of a set in the format of SQuAD or DROP, without their answers; records as .jsonl
+questions.csv         id, set, row: also written last
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ RECORD_TEXT = """\
 Records for your model
 ======================
 
-We would like to know what your model says of these records. The model stays with you: all we need is a table.
+Please evaluate your model on these records. The model stays with you: we only need a table.
 
-What to do
-----------
-1. Take the records of {files}: a JSON object in each line, in UTF-8. Field "id" names each one.
-2. Give every one of them to your model as you give it any other, with the model in evaluation mode.
-3. Write down what we have asked you for, one row per record, and send us the table, as {formats}.
+Instructions
+------------
+1. Use the records in {files}: one JSON object per line, in UTF-8. Field "id" is the id of a record.
+2. Evaluate your model on each record in the usual way, in evaluation mode.
+3. Save the requested outputs, one row per record, and send us the table as {formats}.
 
-What to send back
------------------
-Column "id", with the id exactly as it stands here, and beside it {columns}. The rows may
-be in any order, but there has to be one for every record: records.csv lists all {count} of them.
+Format of the table
+-------------------
+Column "id", with the id exactly as in these files, and {columns}. The rows may be in any
+order, but every record needs a row: records.csv lists all {count} records.
 {promise}"""
 
 
 def write_records(
     folder: Path, sets: Iterable[tuple[str, Records]], commitment: str = "", draw: Draw | None = None, columns: str = ""
 ) -> pa.Table:
-    """Write the records, list and README to a folder; return the list (id, set, row), whose ids differ across all sets.
+    """Write records, list and README to a folder; return the list (id, set, row), whose ids differ across all sets.
 
-    `commitment` is the SHA-256 of the list that says what each record is, where the owner is told it, and `columns`
-    says which the owner is to return. The bytes depend on the records and on these alone. A folder may be there if what
-    is in it is the same, whole or in part; DatasetError, in one line and before anything is written, otherwise.
+    `commitment` is the SHA-256 of the list that identifies each record, if the owner receives it, and `columns`
+    describes the requested columns. The bytes depend on the records and these arguments only. The folder may exist if
+    it contains the same files or a part of them; otherwise DatasetError is raised before any file is written.
     """
     given = list(sets)
     check_names([name for name, _ in given], "records", taken=(README, RECORDS))
@@ -67,7 +67,7 @@ def write_records(
     sets_of: dict[str, str] = {}
     for id_, name, _ in rows:
         if id_ in sets_of:
-            raise DatasetError(f"sets {sets_of[id_]!r} and {name!r} have a record {id_!r} each; ids must differ")
+            raise DatasetError(f"sets {sets_of[id_]!r} and {name!r} both have a record {id_!r}; ids must differ")
         sets_of[id_] = name
     held = [(f"{name}{RECORD_SUFFIX}", _record_lines(records)) for name, records in given]
     files = ", ".join(name for name, _ in held)
@@ -76,7 +76,7 @@ def write_records(
         files=files,
         count=len(rows),
         promise=f"\n{promised.rstrip()}\n" if promised else "",
-        columns=columns or "the columns that we have asked you for",
+        columns=columns or "the requested columns",
         formats="CSV or Parquet" if columns else "CSV, JSON Lines or Parquet",
     )
     held.append((README, text.encode()))
@@ -86,7 +86,7 @@ def write_records(
 
 
 def _record_lines(records: Records) -> bytes:
-    """JSON Lines of records, the fields in the order of the schema."""
+    """Format records as JSON Lines, with fields in the order of the schema."""
     return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records.as_dicts()).encode()
 
 
@@ -98,37 +98,37 @@ CONTENT: Mapping[Form, Callable[[ProbeQuestions], bytes]] = {
     "records": lambda asked: _record_lines(records_of(asked.questions)),
 }
 FORMAT: Mapping[Form, str] = {
-    "squad": 'They are in SQuAD v1.1\'s format, with no answer in "answers": we may not tell you any.',
-    "drop": 'They are in DROP\'s format, with a blank "answer": we may not tell you any.',
-    "records": "They are JSON Lines: in each line an object with an id, a context and a question.",
+    "squad": 'They are in the format of SQuAD v1.1, with an empty list "answers".',
+    "drop": 'They are in the format of DROP, with an empty "answer".',
+    "records": "They are JSON Lines: each line is an object with an id, a context and a question.",
 }
 ANSWER: Mapping[Form, str] = {
-    "squad": "In each is an object with the text of the answer under each question's id, as in SQuAD's evaluation:",
-    "drop": "In each is an object with the answer under each question's query_id, as in DROP's evaluation: a text, or\n"
-    "a list of texts for several spans:",
-    "records": "In each is an object with the text of the answer under each question's id:",
+    "squad": "Each file contains an object that maps question ids to answer texts, as in SQuAD's evaluation:",
+    "drop": "Each file contains an object that maps query_ids to answers, as in DROP's evaluation: a text, or a list\n"
+    "of texts for several spans:",
+    "records": "Each file contains an object that maps question ids to answer texts:",
 }
 QUESTION_TEXT = """\
 Questions for your system
 =========================
 
-We would like to know what your question answering system answers, when its contexts are whole and when what matters
-has been taken out of them. The system stays with you: all we need is its answers.
+Please answer these questions with your question answering system. In some contexts, the relevant part was removed.
+The system stays with you: we only need its answers.
 
-What to do
-----------
-1. Take the system as it is: it must not learn from these files.
-2. Let it answer the questions of every file of the folder "{folder}":
+Instructions
+------------
+1. Do not train the system on these files.
+2. Answer the questions in every file of the folder "{folder}":
 
 {files}
 
    {format}
-3. Give it each question with the context beside it as it stands, and nothing else: no other file, and no memory of what
-   it was asked before. Where it draws at random, let it give the likeliest answer (greedy decoding, temperature 0).
+3. Pass each question with its unchanged context and no other input: no other file, and no earlier questions. If the
+   system samples its answers, use the most likely answer (greedy decoding, temperature 0).
 
-What to send back
------------------
-A folder "{predictions}" with one JSON file for each, of the same name:
+Format of the answers
+---------------------
+A folder "{predictions}" with one JSON file per file of questions, of the same name:
 
 {returned}
 
@@ -136,19 +136,19 @@ A folder "{predictions}" with one JSON file for each, of the same name:
 
     {{"{example}": "1966", ...}}
 
-There has to be an entry for every question, in whatever order; an empty text where the system has no answer.
-{listed} lists all {count} of them.
+Every question needs an entry, in any order, with an empty text if the system has no answer. {listed} lists all
+{count} questions.
 {promise}"""
 
 
 def write_questions(
     folder: Path, sets: Iterable[tuple[str, ProbeQuestions]], commitment: str = "", draw: Draw | None = None
 ) -> pa.Table:
-    """Write the questions, list and README to a folder; return the list (id, set, row). No gold answer is in any file.
+    """Write questions, list and README to a folder, without gold answers; return the list (id, set, row).
 
-    `commitment` is the SHA-256 of the list that says what each question is, where the owner is told it. The bytes
-    depend on the questions and on it alone. All sets have one format. A folder may be there if what is in it is the
-    same, whole or in part; DatasetError, in one line and before anything is written, otherwise.
+    `commitment` is the SHA-256 of the list that identifies each question, if the owner receives it. The bytes depend on
+    the questions and the commitment only. All sets have one format. The folder may exist if it contains the same files
+    or a part of them; otherwise DatasetError is raised before any file is written.
     """
     given = list(sets)
     check_names([name for name, _ in given], "questions", taken=())

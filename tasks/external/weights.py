@@ -1,7 +1,7 @@
-"""Networks that come as weights: of the user's own network, of timm's, or an image classifier of transformers.
+"""Networks from files of weights: for the user's own network, a network of timm, or a classifier of transformers.
 
-Weights are read as tensors alone, and put into the network. A classifier of transformers is loaded from a folder's
-bytes; nothing is downloaded, and no code is read.
+Only tensors are read from files of weights. A classifier of transformers is loaded from the bytes of a folder, without
+downloads and without code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tasks.user_code.loaded import UncoveredImport, watch_imports
 def load_weights(
     model: ModelFile, held: bytes, module: torch.nn.Module, place: torch.device
 ) -> Callable[[Tensor], Any]:
-    """The network with the weights of the file, in evaluation mode."""
+    """Load the weights of the file into the network, in evaluation mode."""
     network = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     left_out = _classifier_names(module) if model.timm is not None else None
     where = f"model {model.name}: {model.path}"
@@ -46,9 +46,9 @@ def load_weights(
     try:
         module.load_state_dict(chosen)
     except Exception as error:
-        whose = "the factory's" if model.timm is None else f"those of timm's {model.timm}"
+        network_name = "the factory's network" if model.timm is None else f"timm's {model.timm}"
         reason = " ".join(_lines(error))[:LONGEST]
-        raise ValueError(f"model {model.name}: the weights are not {whose}: {reason}") from None
+        raise ValueError(f"model {model.name}: the weights do not fit {network_name}: {reason}") from None
     return module.to(place).eval()
 
 
@@ -56,7 +56,7 @@ def make_network(model: ModelFile, shape: tuple[int, int, int], classes: int | N
     factory = model.factory
     assert isinstance(factory, Factory)
     if classes is None:
-        raise ValueError(f"model {model.name} is made by a factory, which must be told the number of classes")
+        raise ValueError(f"model {model.name} is made by a factory, which requires the number of classes")
     height, width, channels = shape
     make = modules.import_factory(factory)
     try:
@@ -67,19 +67,17 @@ def make_network(model: ModelFile, shape: tuple[int, int, int], classes: int | N
     except Exception as error:
         raise ValueError(f"network {factory}: its factory failed: {one_line(error)}") from error
     if not isinstance(module, torch.nn.Module):
-        raise ValueError(
-            f"network {factory}: its factory made a {modules.kind(module)}; it must make a torch.nn.Module"
-        )
+        raise ValueError(f"network {factory}: its factory made a {modules.kind(module)}; expected a torch.nn.Module")
     return module
 
 
 def watch(factory: Factory) -> AbstractContextManager[None]:
-    """Raise UncoveredImport if the block imports a file of the user's that the factory's digest does not cover."""
+    """Raise UncoveredImport if the block imports a user's file that the factory's digest does not cover."""
     return watch_imports(f"network {factory}", custom.source_files(factory))
 
 
 def watch_first_call(factory: Factory, module: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
-    """The module, whose first call is watched as by `watch`."""
+    """Wrap a module so that its first call runs inside `watch`."""
     is_called = False
 
     def call(images: Tensor) -> Any:
@@ -95,14 +93,14 @@ def watch_first_call(factory: Factory, module: Callable[[Tensor], Any]) -> Calla
 
 
 def network_of_timm(model: ModelFile, shape: tuple[int, int, int], classes: int | None) -> torch.nn.Module:
-    """timm's network of the model's name, begun at random; without its classifier for 0 classes."""
+    """Make timm's network of the model's name with random weights; without its classifier for 0 classes."""
     try:
         import timm
     except ImportError:
         raise ValueError(f"model {model.name} needs {TIMM.advice}") from None
     assert model.timm is not None
     if classes is None:
-        raise ValueError(f"model {model.name} is one of timm's, which must be told the number of classes")
+        raise ValueError(f"model {model.name} is a network of timm, which requires the number of classes")
     try:
         network = timm.create_model(model.timm, pretrained=False, num_classes=classes, in_chans=shape[2])
     except Exception as error:
@@ -112,7 +110,7 @@ def network_of_timm(model: ModelFile, shape: tuple[int, int, int], classes: int 
 
 
 def _classifier_names(module: Any) -> Callable[[str], bool] | None:
-    """Whether a name is of the classifier that timm's network was made without; None if it was made with one."""
+    """Return a test for names of the classifier that timm's network was made without; None if it has one."""
     if module.num_classes:
         return None
     named = module.default_cfg.get("classifier") or ()
@@ -125,7 +123,7 @@ def _classifier_names(module: Any) -> Callable[[str], bool] | None:
 
 
 def _read_weights(model: ModelFile, held: bytes) -> tuple[SavedFile | None, list[Weights]]:
-    """The mappings of tensors in a file of weights; with the file, if its tensors are only described so far."""
+    """Return the mappings of tensors in a file of weights, and the file if its tensors are only described."""
     suffix = PurePath(model.path).suffix.lower()
     if suffix == ".npz":
         return None, [Weights("", _npz(model, held))]
@@ -135,10 +133,10 @@ def _read_weights(model: ModelFile, held: bytes) -> tuple[SavedFile | None, list
 
 
 def _saved(model: ModelFile, held: bytes) -> tuple[SavedFile | None, list[Weights]]:
-    """The mappings of tensors of a state dict or checkpoint.
+    """Return the mappings of tensors in a state dict or checkpoint.
 
-    torch reads a file that holds nothing but tensors and plain containers. Of any other only the tensors are read,
-    without importing what its pickle names.
+    torch reads a file that contains only tensors and plain containers. From other files, only the tensors are read,
+    without importing the names in their pickles.
     """
     where = f"model {model.name}: {model.path}"
     if not holds_tensors_alone(held):
@@ -156,7 +154,7 @@ def _saved(model: ModelFile, held: bytes) -> tuple[SavedFile | None, list[Weight
         raise ValueError(f"{where} cannot be read: {one_line(error)}") from None
     found = find_weights(contents, is_tensor)
     if not found:
-        raise ValueError(f"{where} holds no weights by name: {describe_contents(contents, is_tensor)}")
+        raise ValueError(f"{where} contains no weights by name: {describe_contents(contents, is_tensor)}")
     return None, found
 
 
@@ -169,7 +167,7 @@ def _npz(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
         with np.load(io.BytesIO(held), allow_pickle=False) as arrays:
             return {name: torch.from_numpy(arrays[name].copy()) for name in arrays.files}
     except Exception as error:
-        raise ValueError(f"model {model.name}: {model.path} is no .npz of numbers: {one_line(error)}") from None
+        raise ValueError(f"model {model.name}: {model.path} is not a .npz of numbers: {one_line(error)}") from None
 
 
 def _safetensors(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
@@ -178,20 +176,21 @@ def _safetensors(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
     try:
         return load(held)
     except Exception as error:
-        raise ValueError(f"model {model.name}: {model.path} is no .safetensors: {one_line(error)}") from None
+        raise ValueError(f"model {model.name}: {model.path} is not a valid .safetensors: {one_line(error)}") from None
 
 
 def load_classifier(name: str, held: Mapping[str, bytes], place: torch.device) -> Callable[[Tensor], Any]:
-    """The classifier in evaluation mode, from images (n, c, h, w) to transformers' outputs, logits among them.
+    """Load a classifier in evaluation mode, from images (n, c, h, w) to outputs of transformers, including logits.
 
-    ValueError, in one line, where transformers cannot read it or weights are missing, which it would draw by chance.
+    Raises ValueError if transformers cannot read it, or if weights are missing, which transformers would initialise at
+    random.
     """
     try:
         from transformers import AutoModelForImageClassification
     except ImportError:
         raise ValueError(f"model {name} needs {TRANSFORMERS.advice}") from None
     with tempfile.TemporaryDirectory() as folder, silence_transformers(), torch.random.fork_rng(devices=[]):
-        for file, content in held.items():  # what was pinned, and nothing else of its folder
+        for file, content in held.items():  # only the pinned files of the folder
             (Path(folder) / file).write_bytes(drop_wrappers(file, content))
         try:
             module, info = AutoModelForImageClassification.from_pretrained(
@@ -218,7 +217,7 @@ def load_classifier(name: str, held: Mapping[str, bytes], place: torch.device) -
 
 @contextlib.contextmanager
 def silence_transformers() -> Iterator[None]:
-    """Silence transformers' advice and progress, and peft's, inside: what matters is raised."""
+    """Silence advice and progress of transformers and peft; errors are still raised."""
     from transformers.utils import logging as told
 
     level, bars = told.get_verbosity(), told.is_progress_bar_enabled()
@@ -233,11 +232,11 @@ def silence_transformers() -> Iterator[None]:
             told.enable_progress_bar()
 
 
-LONGEST = 300  # characters of a foreign error
+LONGEST = 300  # characters of a library's error
 
 
 def one_line(error: Exception) -> str:
-    """An error of a library in one line; only the last line of long ones, such as tracebacks in C++."""
+    """Format a library's error in one line; only the last line of long messages, such as tracebacks in C++."""
     lines = list(_lines(error))
     text = lines[-1] if len(lines) > 3 else " ".join(lines)
     return f"{modules.kind(error)}: {text}"[:LONGEST]

@@ -1,7 +1,7 @@
 """Networks and density models by name, with their regularisers and widths. Planning a training imports no torch.
 
-A width is a factor on the units and channels of a network's hidden layers. Inputs, outputs and, of an autoencoder, the
-code keep their size. What a factor does to the time of a training follows from the products of the layers.
+A width is a factor on the units and channels of a network's hidden layers. Inputs, outputs and the code of an
+autoencoder keep their size. The effect on the time of a training follows from the products of the layers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DENSE, CONVOLUTIONAL = 0.2, 0.5  # rates of dropout
 
 @dataclass(frozen=True)
 class Regularisers:
-    """What the paper adds to a network against overfitting, inside it.
+    """The regularisers that the paper adds inside a network.
 
     Hartley & Tsaftaris, "Unintended memorisation of unique features in neural networks", A.4.
 
@@ -42,7 +42,7 @@ class Regularisers:
 
     @property
     def bias(self) -> Start | None:
-        """How a hidden layer's bias starts; None where batch norm takes it away again, so that it has no gradient."""
+        """The initial bias of a hidden layer; None with batch norm, which cancels it, so that it has no gradient."""
         from tasks.models.layers import ZERO
 
         return None if self.batch_norm else ZERO
@@ -58,7 +58,7 @@ def activate(layers: Layers, x: Tensor, number: int, rate: float, regularisers: 
     """
     if regularisers.batch_norm:
         x = layers.batch_norm(f"norm{number}", x, momentum=0.01, epsilon=1e-3)
-    # In place where that saves much: no gradient needs what came out of a convolution, pooling or batch norm.
+    # In place if this saves memory: no gradient uses the output of a convolution, pooling or batch norm.
     x = x.relu_() if x.dim() == 4 else x.relu()
     return layers.dropout(x, rate) if regularisers.dropout else x
 
@@ -78,14 +78,14 @@ class Hidden:
     pooled: tuple[int, ...] = ()
 
     def times(self, width: float) -> Hidden:
-        """The layers with so many times the channels and units, rounded to whole ones (halves up), at least 1."""
+        """Return the layers with scaled channels and units, rounded to integers (half up), at least 1."""
         channels, units = (
             tuple(max(1, math.floor(width * count + 0.5)) for count in counts) for counts in (self.channels, self.units)
         )
         return Hidden(channels, units, self.pooled)
 
     def products(self, shape: Shape, outputs: int) -> int:
-        """Multiplications of one image's pass forward to so many outputs."""
+        """Return the multiplications of one image's forward pass to `outputs` outputs."""
         height, width, inputs = shape
         count = 0
         for number, channels in enumerate(self.channels, 1):
@@ -112,7 +112,7 @@ CLASSIFIERS: Mapping[str, Hidden] = {"mlp1": MLP1, "cnn1": CNN1, "cnn2": CNN2}
 
 
 def _check_width(field: str, name: str, width: float, wide: Collection[str]) -> None:
-    """ValueError, in one line, unless the network that this field names comes in this width; those of `wide` in any."""
+    """Raise ValueError unless the network in this field is available in this width; those in `wide` are in any."""
     if not 0 < width < math.inf:
         raise ValueError(f"width is {width}; it must be a finite number above 0")
     if width != 1 and name not in wide:
@@ -136,7 +136,7 @@ def autoencoder_growth(shape: Shape, width: float) -> tuple[float, float]:
 
 
 def _relative_time(products: float) -> float:
-    """How many times as long a step takes that has so many times the products."""
+    """Return the factor on the time of a step for a factor on its products."""
     return UNCHANGED + (1 - UNCHANGED) * products
 
 
@@ -178,7 +178,7 @@ class Network(Named):
 
 
 def check(name: str, regularisers: Regularisers = PLAIN, width: float = 1.0) -> None:
-    """ValueError, in one line, unless the name is a network's, it takes these regularisers and comes in this width."""
+    """Raise ValueError unless the network exists, supports these regularisers and is available in this width."""
     if is_own(name):
         Factory.parse(name)
     elif name not in OPTIONS:
@@ -198,7 +198,7 @@ DENSITY_DESCRIPTIONS: Mapping[str, str] = {
     "conv-vae-one-scale": "convolutional, 32 codes, for 32x32 images; normal pixels of one learned variance",
     "PACKAGE.MODULE:FACTORY": "your own: factory(shape) makes a torch.nn.Module with log_prob(images)",
 }
-WIDE_DENSITIES = ("vae",)  # those whose hidden layers come in any width
+WIDE_DENSITIES = ("vae",)  # hidden layers available in any width
 DENSITY_SIZES: Mapping[str, tuple[int, int]] = {"conv-vae": (32, 32), "conv-vae-one-scale": (32, 32)}  # the only ones
 
 
@@ -209,7 +209,7 @@ class DensityModel(Named):
     choices = f"one of {', '.join(DENSITY_DESCRIPTIONS)}"
 
     def check(self, width: float = 1.0) -> None:
-        """ValueError, in one line, unless there is such a model, in this width."""
+        """Raise ValueError unless the model exists and is available in this width."""
         if is_own(self.name):
             Factory.parse(str(self), "model")
         elif self.name not in DENSITY_DESCRIPTIONS:
@@ -217,7 +217,7 @@ class DensityModel(Named):
         _check_width("model", self.name, width, WIDE_DENSITIES)
 
     def check_size(self, height: int, width: int) -> None:
-        """ValueError, in one line, where the model is not for images of this size."""
+        """Raise ValueError if the model does not support images of this size."""
         expected = DENSITY_SIZES.get(self.name, (height, width))
         if (height, width) != expected:
             raise ValueError(

@@ -1,7 +1,7 @@
-"""Random numbers of many models at once: each model's are a function of its seed, its step and the place they are for.
+"""Random numbers of many models at once, as a function of each model's seed, its step and a site in the network.
 
-Counter-based, so that a number depends on no other number drawn: not on a model's place in a stack, not on what lies
-beside it, not on the device (the bits are integers). A stream is SplitMix64 started at a key: word i of key k is
+The generator is counter-based, so that numbers do not depend on other draws, on a model's place in a stack, or on the
+device (the bits are integers). A stream is SplitMix64 started at a key: word i of key k is
 mix(k + i gamma). Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators", figures 13 and 14.
 """
 
@@ -23,8 +23,8 @@ FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
 class CounterRng:
     """The draws of each model, from its key (models,) int64; with `steps` (models,), those of that step of it.
 
-    Every method takes a `site`, the place in the network that the numbers are for: other sites, other numbers. What
-    comes back is (models, *shape), each number independent of the others.
+    Every method takes a `site` in the network; different sites have different numbers. Results are (models, *shape),
+    with independent numbers.
     """
 
     def __init__(self, keys: Tensor, steps: Tensor | None = None) -> None:
@@ -70,7 +70,7 @@ def step_keys(members: Tensor, steps: Tensor) -> Tensor:
 
 
 def mix_words(words: Tensor, spare: bool = True) -> Tensor:
-    """SplitMix64's finaliser, bit for bit; `spare` leaves the argument as it is."""
+    """Compute SplitMix64's finaliser; `spare` does not change the argument."""
     words = words.clone() if spare else words
     # Shifts of signed words copy the sign: the bits that it filled are masked off.
     words.bitwise_xor_((words >> 30).bitwise_and_(2**34 - 1)).mul_(FIRST)

@@ -1,9 +1,9 @@
-"""Models that a config names: one of ours, or one of the user's own, pinned by the digest of its source.
+"""Models in a config: built-in models, or users' models, pinned by the digest of their source.
 
-A user's own is written `package.module:factory`, and with the digest of its source `...:factory@digest`. A classifier's
-factory takes the images' shape (channels, height, width) and the number of classes, and makes a torch.nn.Module from
-images (rows, channels, height, width) in [0, 1] to logits (rows, classes). What one of densities takes and makes is
-written in `tasks.training.custom_density`. Naming a factory imports nothing.
+A user's model is written `package.module:factory`, with the digest of its source `...:factory@digest`. A classifier's
+factory takes the images' shape (channels, height, width) and the number of classes, and returns a torch.nn.Module from
+images (rows, channels, height, width) in [0, 1] to logits (rows, classes). `tasks.training.custom_density` describes
+factories of density models. Naming a factory imports no code.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ NAMED = 5  # files of a source that an error names
 
 @dataclass(frozen=True)
 class Named(PinnedName):
-    """A model by name; one of the user's own is pinned once `digest`, of its source, is set.
+    """A model by name; a user's model is pinned once `digest`, of its source, is set.
 
-    Written by a name of ours, `package.module:factory` or `package.module:factory@digest`.
+    Written as a built-in name, `package.module:factory` or `package.module:factory@digest`.
     """
 
     noun: ClassVar[str] = "source of a network"
@@ -37,7 +37,6 @@ class Named(PinnedName):
         return cls(name, digest)
 
     def identity(self) -> str:
-        """What a key sees: of a user's own the function and the source, never the module's name or path."""
         if not is_own(self.name):
             return self.name
         if not self.digest:
@@ -45,26 +44,26 @@ class Named(PinnedName):
         return f"{Factory.parse(self.name).function}@{digest_in_keys(self.digest)}"
 
     def pin(self, known: MutableMapping[str, str]) -> Self:  # noqa: ARG002 - a source is short
-        """The same with the digest of its source, if it is a user's own; ValueError where there is no such model."""
+        """Return the model with the digest of its source, if it is a user's. Raises ValueError if it does not exist."""
         return pin(self)
 
     def paths(self) -> tuple[Path, ...]:
         return tuple(sources(Factory.parse(str(self))).values()) if is_own(self.name) else ()
 
     def check(self) -> None:
-        """ValueError, in one line, unless there is a model of this name, or it is written as a user's own."""
+        """Raise ValueError unless the name is a built-in model or is written as a user's model."""
         raise NotImplementedError
 
 
 def is_own(name: str) -> bool:
-    """Whether the name is that of a user's own model."""
+    """Whether the name refers to a user's model."""
     return ":" in name
 
 
 def pin(named: T) -> T:
-    """The model as it is now: a user's own with the digest of its source.
+    """Return the model with the current digest of its source, if it is a user's.
 
-    ValueError, in one line, where there is no such model or it is not the one pinned.
+    Raises ValueError if it does not exist or differs from the pinned one.
     """
     if is_own(named.name):
         return replace(named, digest=_pin_factory(Factory.parse(str(named))).digest)
@@ -86,7 +85,7 @@ class Factory:
         path, at, digest = text.partition("@")
         module, _, function = path.partition(":")
         if not (all(part.isidentifier() for part in (*module.split("."), function)) and bool(at) == bool(digest)):
-            raise ValueError(f"{what} is {text!r}; one of your own is written package.module:factory")
+            raise ValueError(f"{what} is {text!r}; write your own model as package.module:factory")
         return cls(module, function, digest)
 
     def __str__(self) -> str:
@@ -117,9 +116,9 @@ def source_digest(factory: Factory) -> str:
 
 
 def source_files(factory: Factory) -> dict[str, SourceFile]:
-    """The user's files that a factory's module may execute, by their names below the import path.
+    """Return the user's files that a factory's module may execute, by their names below the import path.
 
-    ValueError, in one line, if there is no such module, or if one of its imports cannot be known before it runs.
+    Raises ValueError if the module does not exist, or if an import cannot be determined before it runs.
     """
     try:
         files = find_files(factory.module)

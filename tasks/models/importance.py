@@ -4,14 +4,13 @@ log p(x) = log (1 / N) sum over n of p(x | z_n) p(z_n) / q(z_n | x), z_n drawn f
 expectation is a lower bound that rises to log p(x) with N. Burda et al. 2016, "Importance weighted autoencoders",
 eq. 8; van den Burg & Williams 2021, eq. 9.
 
-How far a sum can be relied on, the weights w_n = p(x | z_n) p(z_n) / q(z_n | x) say themselves: the effective number
-of samples (sum of w)^2 / (sum of w^2) is N where all weights are equal, and 1 where one of them makes up the sum. Kong
-1992, "A note on importance sampling using standardized weights"; Owen 2013, "Monte Carlo theory, methods and examples",
-section 9.3.
+The weights w_n = p(x | z_n) p(z_n) / q(z_n | x) show the reliability of a sum: the effective number of samples
+(sum of w)^2 / (sum of w^2) is N if all weights are equal, and 1 if one weight dominates. Kong 1992, "A note on
+importance sampling using standardized weights"; Owen 2013, "Monte Carlo theory, methods and examples", section 9.3.
 
-The codes of a model and an observation are drawn from a key of their own, so an estimate depends neither on what else
-is estimated nor on how the work is divided. The sum is a running log-sum-exp over chunks, and only the codes of one
-chunk are decoded at a time.
+The codes of a model and an observation have their own key, so that an estimate depends neither on other estimates nor
+on the division of the work. The sum is a running log-sum-exp over chunks, and only the codes of one chunk are decoded
+at a time.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ from tasks.models.vae import LATENT, Vae
 
 Codes = tuple[Tensor, Tensor]  # means and log variances of q(z | x), (models, n, latent) each
 
-# A processor encodes and decodes so many rows at a time that their values stay in its cache.
+# Rows that a CPU encodes and decodes at a time, so that their values stay in its cache.
 ENCODED, DECODED = 64, 1024
 
 
 @dataclass(frozen=True)
 class Sampling(Ranged):
-    """How log densities are estimated.
+    """The estimation of log densities.
 
-    `seed` decides what is drawn for an observation itself (its binary pixels, or the noise on its bytes): the same for
-    all models, unless it is drawn `afresh` for each, as published. The encoder's codes are fitted to each observation
-    by `refine` steps first (`refine`).
+    `seed` determines the draws for an observation (its binary pixels, or the noise on its bytes): the same for all
+    models, unless they are drawn `afresh` for each, as published. The encoder's codes are first fitted to each
+    observation by `refine` steps.
 
-    In float32 an estimate was off by 3e-5 nats at most on 256 MNIST images, of -107 nats on average. In bfloat16 the
-    decoder's products have 8 bits, and what becomes of them is float32: 0.03 nats (root mean square; 0.12 at most),
-    where the Monte-Carlo deviation of 256 samples was 0.8.
+    In float32, the largest error of an estimate was 3e-5 nats on 256 MNIST images, of -107 nats on average. In
+    bfloat16, the decoder's products have 8 bits and later operations use float32: the error was 0.03 nats (root mean
+    square; 0.12 at most), compared with a Monte Carlo deviation of 0.8 for 256 samples.
     """
 
     samples: Annotated[int, AtLeast(1)] = 256
@@ -59,10 +58,10 @@ class Sampling(Ranged):
 
 @dataclass(frozen=True, eq=False)
 class Estimated:
-    """Log densities in nats, and the effective numbers of samples that each was estimated from: (models, n) float64.
+    """Log densities in nats, and the effective numbers of samples of their estimates: (models, n) float64.
 
-    The second are from 1 to the number of samples, and 0 where all weights are zero; None where nothing is sampled.
-    Where codes were fitted to each observation, the third are what they are with the encoder's own.
+    The second are from 1 to the number of samples, 0 if all weights are zero, and None without sampling. If codes were
+    fitted to each observation, the third are the effective numbers with the encoder's codes.
     """
 
     log_p: Tensor
@@ -176,9 +175,9 @@ def _log_weights(
 
 
 def mean_of(log_values: Callable[[slice], Tensor], count: int, at_once: int) -> tuple[Tensor, Tensor]:
-    """The logarithm of the mean of exp(values), and how many of them make it up: (sum of exp)^2 / sum of exp^2.
+    """Return the logarithm of the mean of exp(values), and the effective number: (sum of exp)^2 / sum of exp^2.
 
-    Over `count` values on the last axis that come `at_once` together. Where all are -inf the second is 0.
+    Over `count` values on the last axis, of which `at_once` arrive together. The second is 0 if all are -inf.
     """
     total: Tensor | None = None
     squares: Tensor | None = None
@@ -202,7 +201,7 @@ def fitting(place: torch.device, models: int, n: int, samples: int, vae: Vae) ->
     return Chunk(points, points, max(1, min(samples, values // of_a_code)))
 
 
-CODES = 4  # of each observation a step, drawn anew
+CODES = 4  # per observation and step, drawn again in each step
 RATE = 0.05  # of Adam
 REFINED = -6  # the place for draws, beside those of tasks.models.vae and of tasks.training.density_objective
 VALUES = 2**25  # of images decoded at a time
@@ -241,7 +240,7 @@ def _climb(
 ) -> tuple[Tensor, Tensor]:
     mean, log_variance = (each.requires_grad_() for each in first)
     models, n, latent = mean.shape
-    # Adam's steps are of each number by itself, so that a sum of bounds is as good as each bound alone.
+    # Adam updates each number independently, so that a sum of bounds is equivalent to separate bounds.
     adam = torch.optim.Adam([mean, log_variance], lr=RATE)
     for step in range(steps):
         draws = CounterRng(step_keys(keys.flatten(), torch.full((models * n,), step, device=keys.device)))

@@ -1,4 +1,4 @@
-"""What trained networks say of images, many networks at once, and the hidden units that an image activates."""
+"""The evaluation of images by many trained networks at once, and the hidden units that an image activates."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def logits(architecture: Architecture, models: Sequence[Weights], images: NDArra
 class Recorded(Layers):
     """Layers that keep the input of each dense layer's activation: `sums`, (models, rows, units) by layer name.
 
-    It is the layer's own sum, or the normalised one where batch norm follows. ReLU is above 0 exactly where it is.
+    This is the layer's sum, or the normalised sum with batch norm. ReLU is above 0 exactly if this sum is.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:

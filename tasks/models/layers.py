@@ -1,4 +1,4 @@
-"""The layers that networks are written in: each computes many alike models at once, every one with its own weights.
+"""The layers of networks: each computes many models of one architecture at once, with separate weights.
 
 A network is a function of `Layers` and its input that applies layers by name:
 
@@ -6,11 +6,11 @@ A network is a function of `Layers` and its input that applies layers by name:
         x = layers.dense("dense1", layers.flat(x), 512, GLOROT).relu()
         ...
 
-Read once without numbers (`weights_of`), the same function says which weights there are and how they start.
+Called once without numbers (`weights_of`), the same function defines the weights and their initial values.
 
-Dense values are (models, rows, features). Images are (rows, models * channels, height, width), a model's channels side
-by side: for one model that is the usual (rows, channels, height, width), and pooling, activations and sums need not
-know how many models there are.
+Dense values are (models, rows, features). Images are (rows, models * channels, height, width), with adjacent channels
+of a model: for one model this is the usual (rows, channels, height, width), and pooling, activations and sums do not
+depend on the number of models.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class Weight:
 
 @dataclass(frozen=True)
 class Mode:
-    """In what setting a network is applied.
+    """The mode in which a network is applied.
 
-    Training draws what it drops from `draws`, and normalises by the batch's own statistics. `real` (models, rows) is
-    1 for rows and 0 for padding, None where all rows are real; padding bears on nothing but its own output.
+    Training draws dropout from `draws`, and normalises by the batch's statistics. `real` (models, rows) is 1 for rows
+    and 0 for padding, None without padding; padding affects only its own output.
     """
 
     training: bool = False
@@ -95,7 +95,7 @@ EVALUATION = Mode()
 
 
 class Layers:
-    """The layers of `models` alike networks, whose `tensors` are (models, *shape) by name."""
+    """The layers of `models` networks of one architecture, with `tensors` (models, *shape) by name."""
 
     def __init__(self, tensors: Mapping[str, Tensor], mode: Mode = EVALUATION, by: MatMul | None = None) -> None:
         first = next(iter(tensors.values()), None)
@@ -135,7 +135,7 @@ class Layers:
         return self.apply_dense(name, x, weight, offset)
 
     def apply_dense(self, _name: str, x: Tensor, weight: Tensor, bias: Tensor | None, /) -> Tensor:
-        """What `dense` computes with its weights (models, units, inputs) and biases (models, units)."""
+        """Compute `dense` with weights (models, units, inputs) and biases (models, units)."""
         return affine(x, weight, x.new_zeros(weight.shape[:2]) if bias is None else bias, self._by)
 
     def conv(
@@ -201,7 +201,7 @@ class Layers:
         return self._scale_and_shift(name, x, (gamma.flatten(), beta.flatten()), momentum, epsilon)
 
     def standardise(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
-        """`batch_norm` of images without its learned scale and shift."""
+        """Apply `batch_norm` to images without its learned scale and shift."""
         ones = x.new_ones(x.shape[1])
         return self._scale_and_shift(name, x, (ones, torch.zeros_like(ones)), momentum, epsilon)
 
@@ -214,7 +214,7 @@ class Layers:
         if not self.mode.training:
             return functional.batch_norm(x, running[0].flatten(), running[1].flatten(), *scale, False, 0.0, epsilon)
         if self.mode.real is None and len(x) * x.shape[2] * x.shape[3] > 1:  # torch refuses a batch of one number
-            # Copies, whose new values are put back: autograd wants what it was given to stay as it is.
+            # Update copies and write them back, since autograd requires unchanged inputs.
             now = running[0].flatten().clone(), running[1].flatten().clone()
             normalised = functional.batch_norm(x, *now, *scale, True, momentum, epsilon)
             for kept, moved in zip(running, now, strict=True):
@@ -242,7 +242,7 @@ class Layers:
         return x * kept * (1 / (1 - rate))
 
     def concatenate_channels(self, *parts: Tensor) -> Tensor:
-        """Images whose channels are those of all parts, each model's own together."""
+        """Concatenate the channels of all parts, with adjacent channels of each model."""
         if self.models == 1:
             return torch.cat(parts, 1)
         places = parts[0].shape[2:]
@@ -290,7 +290,7 @@ def _normalise(
     variance = (apart.square() * kept).sum((0, 2, 3), keepdim=True) / least
     with torch.no_grad():
         unbiased = variance * (least / (count - 1).clamp(min=1))
-        some = (count > 0).view(models, channels)  # a model without a real row keeps what it has
+        some = (count > 0).view(models, channels)  # a model without a real row keeps its statistics
         for kept_so_far, now in zip(running, (mean, unbiased), strict=True):
             moved = torch.lerp(kept_so_far, now.view(models, channels), momentum)
             kept_so_far.copy_(torch.where(some, moved, kept_so_far))
@@ -329,7 +329,7 @@ class _Affine(torch.autograd.Function):
 
 
 def _each_model(product: Callable[..., Tensor], *stacks: Tensor, stacked: bool) -> Tensor:
-    """The product of each model's part, one model after another unless it takes all of them together."""
+    """Compute the product of each model's part, one model at a time unless it supports all together."""
     if stacked:
         return product(*stacks)
     if len(stacks[0]) == 1:

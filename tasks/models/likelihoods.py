@@ -1,11 +1,11 @@
-"""What a generative model sees of an image, and how likely that is given a code.
+"""The inputs of generative models for images, and their likelihoods given a code.
 
-An image is seen as binary pixels or as real ones, in logit space or not. Images come as bytes, (models, rows, height *
-width * channels), and are seen as (models, rows, channels * height * width). What is random about that is drawn from
-`CounterRng`. For a fixed view of every observation, the same for all models and whenever it is looked at, the
-observations take the models' place: see `fixed_inputs`.
+Inputs are binary or real pixels, in logit space or not. Images are bytes, (models, rows, height * width * channels),
+and inputs are (models, rows, channels * height * width). Random parts are drawn from `CounterRng`. For a fixed input
+per observation, the same for all models and at every evaluation, the observations replace the models: see
+`fixed_inputs`.
 
-Pixels given a code are independent, Bernoulli or Gaussian. Features lie on the last axis, and log densities are summed
+Given a code, pixels are independent, Bernoulli or Gaussian. Features are on the last axis, and log densities are summed
 over it, in nats.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", supplement B.
@@ -32,20 +32,20 @@ BINARISED, DEQUANTISED, FLIPPED = -1, -2, -3
 
 
 class Preparation(Protocol):
-    """How images become what a model has a density of."""
+    """The conversion of images to the inputs of a density model."""
 
     @property
     def seen_shape(self) -> Shape:
-        """Channels, height and width of what the model sees."""
+        """Channels, height and width of the model's inputs."""
 
     def to_model_inputs(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:
         """Bytes (models, rows, height * width * channels) as the model sees them in this draw."""
 
     def to_pixels(self, seen: Tensor) -> Tensor:
-        """What turns the log density of what is seen (..., features) into that of the bytes: (...), in nats."""
+        """Return the correction from the log density of inputs (..., features) to that of bytes: (...), in nats."""
 
     def displayed_pixels(self, seen: Tensor) -> Tensor:
-        """What is seen (models, rows, features) as pixels in [0, 1], (models, rows, height * width * channels)."""
+        """Convert inputs (models, rows, features) to pixels in [0, 1], (models, rows, height * width * channels)."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Binary:
 class Dequantised:
     """(byte + u) / 256, u uniform in (0, 1). Theis et al. 2016, "A note on the evaluation of generative models".
 
-    u is one of the middles of 2^15 equal steps: byte + u is exact in float32, and what is seen is never 0 or 1.
+    u is the midpoint of one of 2^15 equal steps: byte + u is exact in float32, and inputs are never 0 or 1.
     """
 
     shape: Shape  # height, width, channels
@@ -167,8 +167,8 @@ def _channels_first(pixels: Tensor, shape: Shape) -> Tensor:
     return torch.unflatten(pixels, 2, shape).permute(0, 1, 4, 2, 3)
 
 
-# Probabilities multiplied before one logarithm is taken. Their product is a normal number in float32 as long as these
-# pixels have a log probability above -87 together.
+# Probabilities multiplied before one logarithm. Their product is a normal number in float32 if the log probability of
+# these pixels is above -87 in total.
 TOGETHER = 16
 
 
@@ -206,11 +206,11 @@ class Bernoulli:
 
 
 def log_sigmoids(x: Tensor) -> Tensor:
-    """The sums over the last axis of log sigmoid(x), with a logarithm per `TOGETHER` of them.
+    """Sum log sigmoid(x) over the last axis, with one logarithm per `TOGETHER` values.
 
-    A processor takes four times as long for a logarithm as for a sigmoid, and twenty times as long as for a product.
-    All summands have one sign and the sum is small where a model fits, so nothing cancels. Where a product would leave
-    the range of normal numbers, its row is summed logarithm by logarithm.
+    On a CPU, a logarithm takes four times as long as a sigmoid, and twenty times as long as a product. All summands
+    have one sign and the sum is small for a good fit, so there is no cancellation. If a product would leave the range
+    of normal numbers, its row is summed with separate logarithms.
     """
     group = math.gcd(x.shape[-1], TOGETHER)
     # Three axes: torch multiplies along the second of these fifteen times as fast as along one of five.
@@ -224,7 +224,7 @@ def log_sigmoids(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """Independent normal features: mean (models, rows, features); the log variance may be one for many of them."""
+    """Independent normal features: mean (models, rows, features); several features may share a log variance."""
 
     mean: Tensor
     log_variance: Tensor
@@ -260,14 +260,13 @@ class OutlierDensity:
     """A density of images with broad support, learnt without any training image.
 
     Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 5, propose one
-    "with broad support but low probability (such as a Gaussian with high variance)" and give no form. These are ours:
-    independent Bernoulli pixels, or normal ones in logit space, about those of `pixels` (n, h, w, c). The parameters
-    come from the test split alone: no training image bears on them, so that no part of a memorization score is due to
-    the broad density.
+    "with broad support but low probability (such as a Gaussian with high variance)" without a formula. Engram uses
+    independent Bernoulli pixels, or normal pixels in logit space, fitted to `pixels` (n, h, w, c). The parameters come
+    from the test split only, so that the broad density does not contribute to memorization scores.
 
-    A binary pixel is 1 with probability (q + 1/2) / 2, where q = (1 + the sum of its shares byte / 255) / (2 + n),
-    frame and all: from 1/4 to 3/4. A normal pixel has the mean of the images and twice their standard deviation, at
-    least 1, from one dequantised view of them.
+    A binary pixel is 1 with probability (q + 1/2) / 2, from 1/4 to 3/4, where q = (1 + the sum of its shares byte /
+    255) / (2 + n). A normal pixel has the mean of the images and twice their standard deviation, at least 1, from one
+    dequantised copy of the images.
     """
 
     def __init__(self, preparation: Preparation, pixels: Pixels) -> None:
@@ -282,7 +281,7 @@ class OutlierDensity:
 
     def log_p(self, x: Tensor) -> Tensor:
         """The log density of images as the models see them, (models, rows, features): (models, rows), in nats."""
-        # Like x, they have a row for each: what is given to a likelihood are codes of points.
+        # Like x, they have one row per point, since a likelihood receives codes of points.
         parameters = [parameter.expand(*x.shape[:2], -1) for parameter in self._like(x)]
         return (Bernoulli if len(parameters) == 1 else Gaussian)(*parameters).log_p(x)
 

@@ -1,7 +1,7 @@
-"""Dense networks with their gradients written out, for one model: the perceptron, and the fully connected autoencoder.
+"""Explicit gradients of dense networks, for one model: the perceptron, and the fully connected autoencoder.
 
-Dense layers with ReLU between them. Back-propagation by hand costs a CPU a fifth less than recording every operation
-for it.
+The networks consist of dense layers with ReLU. On a CPU, explicit back-propagation takes a fifth less time than
+autograd.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A user's own torch.nn.Module: its tensors are ours, by name, and its randomness the seed's.
+"""A user's torch.nn.Module, with tensors managed by Engram and randomness from the seed.
 
-Parameters are learned; floating-point buffers, such as running statistics, are kept along with them; other buffers,
-such as counters, stay what they are when the module is made. A method of it is applied to rows of images for many
-models at once.
+Parameters are learned; floating-point buffers, such as running statistics, are stored with them; other buffers, such as
+counters, keep their initial values. A method of the module is applied to rows of images for many models at once.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from tasks.user_code.loaded import UncoveredImport
 
 
 class Module:
-    """The module that a user's factory makes from these arguments.
+    """The module that a user's factory returns for these arguments.
 
-    ValueError, in one line, where there is no such factory or what it makes cannot be trained.
+    Raises ValueError if the factory does not exist or its module cannot be trained.
     """
 
     def __init__(self, text: str, *arguments: object) -> None:
@@ -59,13 +58,13 @@ class Module:
     def apply(
         self, method: str, tensors: Mapping[str, Tensor], training: bool, *arguments: object
     ) -> tuple[object, dict[str, Tensor]]:
-        """The result of one model's method for the arguments, and the buffers as the module leaves them.
+        """Return the result of one model's method for the arguments, and the buffers afterwards.
 
-        `tensors` are (*shape); they stay as they are.
+        `tensors` are (*shape) and do not change.
         """
         device = next(iter(tensors.values())).device
         kept = [name for name, weight in self.weights.items() if not weight.learned]
-        # Copies, which the module may change in place while autograd remembers what it was given.
+        # Copies, which the module may change in place while autograd keeps the inputs.
         given = dict(tensors) | {name: tensors[name].clone() for name in kept}
         given |= {name: constant.to(device, copy=True) for name, constant in self.constants.items()}
         inside = {f"module.{name}": tensor for name, tensor in given.items()}
@@ -155,7 +154,7 @@ def drawing(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def one_line(error: Exception) -> str:
-    """An error of a user's code in one line."""
+    """Format an error of a user's code in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
@@ -173,8 +172,8 @@ TRIED = 4  # rows of the images that a module is tried with
 class Method:
     """A method from images (rows, *image) to numbers (rows, *result), called `values` in error messages.
 
-    It is tried on construction with `trial` images. ValueError, in one line, where its results cannot be used. It may
-    draw random numbers in training, and in evaluation only if it is `chancy`.
+    It is tested on construction with `trial` images. Raises ValueError for invalid results. It may draw random numbers
+    in training, and in evaluation only if it is `chancy`.
     """
 
     def __init__(
@@ -194,7 +193,7 @@ class Method:
             for training in (True, False):  # in evaluation at last, whose values are kept
                 self.tried, self._random[training] = self._try_outputs(training)
         if self._random[False] and not chancy:
-            raise ValueError(f"{self.whose} draws random numbers in evaluation; it may do so in training alone")
+            raise ValueError(f"{self.whose} draws random numbers in evaluation; this is allowed only in training")
 
     def random(self, training: bool) -> bool:
         """Whether random numbers are drawn."""
@@ -276,7 +275,7 @@ class Method:
         return result
 
     def _apply(self, tensors: Mapping[str, Tensor], images: Tensor, training: bool) -> tuple[Tensor, dict[str, Tensor]]:
-        """The values, and the buffers as the module leaves them."""
+        """Return the values, and the buffers afterwards."""
         outputs, kept = self.module.apply(self.name, tensors, training, images)
         return self._check_outputs(outputs, len(images)), kept
 
@@ -284,7 +283,7 @@ class Method:
         rows = (count, *self.result)
         shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else kind(outputs)
         if not isinstance(outputs, Tensor) or shape != rows:
-            raise ValueError(f"{self.whose} makes {shape} of {count} images; it must make {self.values} {rows}")
+            raise ValueError(f"{self.whose} returns {shape} for {count} images; expected {self.values} {rows}")
         return outputs
 
     def _keep(self, before: Mapping[str, Tensor], after: Mapping[str, Tensor], training: bool) -> None:
@@ -298,36 +297,36 @@ class Method:
 
     @property
     def whose(self) -> str:
-        """The subject of an error."""
+        """The subject of error messages."""
         return f"network {self.module.name}" + ("" if self.name == "__call__" else f": {self.name}")
 
     def check_gradients(self) -> None:
-        """Raise ValueError, in one line, unless the values in training have a gradient in every learned weight."""
+        """Raise ValueError unless the values in training have a gradient in every learned weight."""
         tensors = self._initial()
         learned = {n: tensors[n].requires_grad_() for n, weight in self.module.weights.items() if weight.learned}
         with drawing(0, torch.device("cpu")), torch.enable_grad():
             total = self._apply(tensors, self._trial, True)[0].sum()
         if not total.requires_grad:
-            raise ValueError(f"{self.whose} has no gradient in its weights, so that nothing can be learned")
+            raise ValueError(f"{self.whose} has no gradient in its weights, so that it cannot be trained")
         gradients = torch.autograd.grad(total, list(learned.values()), allow_unused=True)
         unused = [name for name, gradient in zip(learned, gradients, strict=True) if gradient is None]
         if unused:
             raise ValueError(
-                f"{self.whose} does not depend on {', '.join(unused)}; register as a buffer what is not learned"
+                f"{self.whose} does not depend on {', '.join(unused)}; register tensors that are not learned as buffers"
             )
 
     def _try_outputs(self, training: bool) -> tuple[Tensor, bool]:
-        """The outputs for the trial images, and whether random numbers are drawn for them."""
+        """Return the outputs for the trial images, and whether they use random numbers."""
         outputs, random = self._applied_to_trial(training)
         if outputs.isnan().any():
-            raise ValueError(f"{self.whose} makes not-a-numbers of {self._images}")
+            raise ValueError(f"{self.whose} returns NaN for {self._images}")
         if not torch.equal(outputs, self._applied_to_trial(training)[0]):
             where = "training" if training else "evaluation"
             raise ValueError(f"{self.whose} does not follow torch's seed in {where}; draw with torch alone")
         return outputs, random
 
     def _applied_to_trial(self, training: bool) -> tuple[Tensor, bool]:
-        """The outputs for the trial images, and whether torch's generator moved meanwhile."""
+        """Return the outputs for the trial images, and whether they use torch's generator."""
         tensors = self._initial()
         with drawing(0, torch.device("cpu")), torch.no_grad():
             state = torch.get_rng_state()

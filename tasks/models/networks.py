@@ -73,7 +73,7 @@ def cnn2(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = P
     return layers.dense("dense2", x, classes, GLOROT)
 
 
-GROWTH, BOTTLENECK = 12, 48  # channels that a layer adds, and those inside it: four times as many
+GROWTH, BOTTLENECK = 12, 48  # channels added by a layer, and channels inside it, four times this number
 BLOCKS, DEEP = 3, 16  # (100 - 4) / (3 blocks of 2 convolutions per bottleneck)
 COMPRESSION = 0.5
 DROPOUT = 0.2  # of dropout
@@ -84,17 +84,17 @@ def densenet100(layers: Layers, x: Tensor, classes: int, regularisers: Regularis
 
     100 layers, growth 12, three dense blocks, compression 0.5; 0.8 M parameters. A convolution to 24 channels, then
     blocks of 16 bottlenecks: batch norm, ReLU, 1x1 convolution to 48 channels, batch norm, ReLU, 3x3 convolution to 12,
-    put beside what came in. Between blocks, batch norm, ReLU, a 1x1 convolution to half the channels and average
-    pooling by 2; at the end batch norm, ReLU, the mean over places and a logit per class. Huang et al. 2018, "Densely
+    concatenated with the input. Between blocks, batch norm, ReLU, a 1x1 convolution to half the channels and average
+    pooling by 2; finally batch norm, ReLU, the mean over positions and a logit per class. Huang et al. 2018, "Densely
     connected convolutional networks", section 3 and table 2 (769,162 parameters for CIFAR-10).
 
-    Weights start He normal, as in the implementation that Hartley & Tsaftaris used (Atienza, "Advanced Deep Learning
-    with Keras"), with Keras's batch norm. That implementation also normalises the pixels and keeps them beside the
-    first convolution's values, has biases in its convolutions, and leaves out the ReLU of the transitions and the last
-    batch norm; here it is as published.
+    Initial weights are He normal, as in the implementation that Hartley & Tsaftaris used (Atienza, "Advanced Deep
+    Learning with Keras"), with Keras's batch norm. Unlike that implementation, which normalises pixels, concatenates
+    them with the first convolution's values, has biases in convolutions, and omits the ReLU of transitions and the last
+    batch norm, this one follows the paper.
 
-    Batch norm belongs to the network. Dropout, where asked for, is the published one for training without augmentation:
-    0.2 after each convolution but the first (section 4.2).
+    Batch norm is part of the network. Dropout, if requested, is the published one for training without augmentation:
+    0.2 after each convolution except the first (section 4.2).
     """
     channels = 2 * GROWTH
     x = layers.conv("stem", x, channels, 3, HE_NORMAL, padding=1, bias=None)
@@ -114,7 +114,7 @@ def densenet100(layers: Layers, x: Tensor, classes: int, regularisers: Regularis
 
 
 def _bottleneck(layers: Layers, name: str, x: Tensor, channels: int, kernel: int, regularisers: Regularisers) -> Tensor:
-    """Batch norm, ReLU, convolution and, where asked for, dropout."""
+    """Apply batch norm, ReLU, convolution and, if requested, dropout."""
     x = _normalise_and_activate(layers, f"{name}.norm", x)
     x = layers.conv(name, x, channels, kernel, HE_NORMAL, padding=kernel // 2, bias=None)
     return layers.dropout(x, DROPOUT) if regularisers.dropout else x
@@ -167,7 +167,7 @@ class Definition(Protocol):
 
 
 class WideDefinition(Protocol):
-    """A network that comes in any width, the factor on the units and channels of its hidden layers."""
+    """A network available in any width, the factor on the units and channels of its hidden layers."""
 
     def __call__(
         self, layers: Layers, x: Tensor, classes: int, regularisers: Regularisers = PLAIN, width: float = 1.0
@@ -185,10 +185,10 @@ DEFINITIONS: Mapping[str, Definition] = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """A network for images of one shape (height, width, channels) and so many classes.
+    """A network for images of one shape (height, width, channels) and a number of classes.
 
-    `width` is the factor on the units and channels of its hidden layers (`tasks.models.catalog`). ValueError, in one
-    line, where there is no such network, or it has no such regulariser or width.
+    `width` is the factor on the units and channels of its hidden layers (`tasks.models.catalog`). Raises ValueError if
+    the network does not exist, or if a regulariser or the width is not available.
     """
 
     name: str
@@ -292,7 +292,7 @@ def model_weights(tensors: Mapping[str, Tensor], model: int) -> dict[str, NDArra
 
 
 def network_row(architecture: Architecture) -> dict[str, Any]:
-    """The network as the `network` column of MODEL holds it."""
+    """The network in the format of the column `network` of MODEL."""
     row = {
         "name": architecture.name,
         "shape": list(architecture.shape),

@@ -1,10 +1,10 @@
 """Per-example gradients: the squared length of the gradient of each row's loss in a network's weights.
 
-||grad loss(w, x_i)||^2 over all learned weights, in evaluation: what TracInCP adds up over checkpoints, Garima et al.
-2020, "Estimating training data influence by tracing gradient descent", section 3.2.
+||grad loss(w, x_i)||^2 over all learned weights, in evaluation, the summand of TracInCP for each checkpoint: Garima et
+al. 2020, "Estimating training data influence by tracing gradient descent", section 3.2.
 
-One pass forward and one back for all rows: a row's gradient in a weight is a product of what entered the layer and of
-the loss's gradient in what came out, so that its length needs no gradient per row to be kept. For a dense layer it is
+One forward and one backward pass for all rows suffice: a row's gradient in a weight is a product of the layer's input
+and of the loss's gradient in its output, so that its length does not require gradients per row. For a dense layer it is
 |gradient|^2 (|input|^2 + 1). Goodfellow 2015, "Efficient per-example gradient computations".
 """
 
@@ -24,7 +24,7 @@ from tasks.models.networks import Architecture, Weights, each_models
 from tasks.numerics.matmul import NARROW, MatMul
 from tasks.worker.hardware import device, exactly
 
-ROWS_AT_ONCE = {"cpu": 128, "cuda": 1024}  # activations of that many rows and models are held together
+ROWS_AT_ONCE = {"cpu": 128, "cuda": 1024}  # product of rows and models whose activations are in memory
 SEEN = {"cpu": 2**18, "cuda": 2**26}  # values that convolutions see, held together: what a core's cache takes
 FEW = 8  # channels below which windows are copied value by value in any order
 
@@ -152,11 +152,11 @@ def _weight_names(name: str, bias: Tensor | None) -> list[str]:
 def convolution_squares(
     images: Tensor, gradients: Tensor, kernel: int, stride: int, padding: int, by: MatMul
 ) -> Tensor:
-    """Each image's squared gradient in the weights of a square convolution: (images,).
+    """Return each image's squared gradient in the weights of a square convolution: (images,).
 
-    The gradient is the sum over places of what a place sees times the gradient there, (inputs kernel^2, channels);
-    where there are few places, its square is sooner summed over pairs of places. Images are (n, inputs, height, width),
-    gradients (n, places, channels).
+    The gradient is the sum over positions of the input patch times the gradient, (inputs kernel^2, channels). With few
+    positions, summing its square over pairs of positions is faster. Images are (n, inputs, height, width), gradients
+    (n, places, channels).
     """
     count, places, channels = gradients.shape
     patch = images.shape[1] * kernel**2

@@ -20,7 +20,7 @@ from tasks.models.catalog import CODE, VAE
 from tasks.models.layers import FAN_IN_UNIFORM, Layers, Weight, constant, weights_of
 from tasks.models.likelihoods import Bernoulli, Binary, Gaussian, Likelihood, Logit, Preparation
 
-LATENT = -4  # the place for draws of codes, beside those of tasks.models.likelihoods
+LATENT = -4  # site for draws of codes, in addition to those of tasks.models.likelihoods
 LEAST_LOG_VARIANCE = -7.0  # of CIFAR-10's decoder
 FIRST_LOG_VARIANCE = -2.0  # of CelebA's one scale
 
@@ -94,8 +94,8 @@ def chain(layers: Layers, name: str, x: Tensor, widths: tuple[int, ...]) -> Tens
 class Convolutional:
     """The convolutional one, for images of 32 x 32, with Gaussian pixels.
 
-    Their log variances are the decoder's, not below -7, or where there is `one_scale` a single learned number that
-    starts at -2. Layers are encoder1 to encoder4, posterior (mean and log variance side by side), decoder1 to decoder5.
+    Log variances are outputs of the decoder, at least -7, or with `one_scale` a single learned number that starts at
+    -2. Layers are encoder1 to encoder4, posterior (mean and log variance concatenated), decoder1 to decoder5.
     """
 
     preparation: Preparation

@@ -1,1 +1,1 @@
-"""What is computed alike everywhere: random streams, statistics, nearest neighbours."""
+"""Shared numerics: random streams, statistics and nearest neighbours."""

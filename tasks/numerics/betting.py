@@ -1,13 +1,13 @@
-"""Evidence from exact ranks that may be looked at after each of them.
+"""Evidence from exact ranks that may be evaluated after each rank.
 
-Where nothing is to be found, the rank r of a drawn feature among R is uniform at worst, whatever the ranks before it
-were. A bet on it
+Under the null hypothesis, the rank r of a drawn feature among R is at worst uniform, given the earlier ranks. A bet on
+it
 
     e(r) = f(r / R) / mean over s = 1 .. R of f(s / R)         f(p) = k p^(k - 1)
 
-has then an expectation of at most 1, and the product of the bets so far is a test martingale: it ever reaches 1 / level
-with a probability of at most `level`, however often one looks (Ville 1939). f is the calibrator of Vovk & Wang 2021,
-"E-values: calibration, combination and applications", eq. 1; the mean makes it exact on the grid of ranks.
+then has an expectation of at most 1, and the product of the bets so far is a test martingale: the probability that it
+ever reaches 1 / level is at most `level`, for any number of evaluations (Ville 1939). f is the calibrator of Vovk &
+Wang 2021, "E-values: calibration, combination and applications", eq. 1; the mean makes it exact on the grid of ranks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST = 1e300
 
 
 def bet(rank: int, size: int) -> float:
-    """e(r) of a rank among so many, 1 the first."""
+    """Return e(r) of a rank, counted from 1."""
     if not 1 <= rank <= size:
         raise ValueError(f"rank is {rank}; it must be from 1 to {size}")
     return float((rank / size) ** (EXPONENT - 1) / _mean(size))
@@ -41,7 +41,7 @@ def _bet_on_p_value(p_value: float) -> float:
 
 
 def total_evidence(p_values: Sequence[float]) -> float:
-    """The product of the bets on all of these p-values, in any order; at most MOST, where nobody reads its digits."""
+    """Return the product of the bets on all of these p-values, in any order, with the upper limit MOST."""
     total = sum(math.log(_bet_on_p_value(each)) for each in p_values)
     return math.exp(min(total, math.log(MOST)))
 

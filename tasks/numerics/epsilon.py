@@ -1,12 +1,12 @@
-"""Lower bounds on epsilon: how private a mechanism can be at most, judged by which records an attack finds.
+"""Lower bounds on epsilon, the limits of a mechanism's privacy, from the success of an attack.
 
-A fair coin decided for each canary whether it is in the training data, independently of the others, and an attack ranks
-the canaries or guesses which are in. A bound exceeds the true epsilon in at most a share `level` of audits. Records are
-neighbours by addition and removal, as in DP-SGD with Poisson sampling.
+An independent fair coin decides for each canary whether it is in the training data, and an attack ranks the canaries or
+guesses their membership. A bound exceeds the true epsilon in at most a share `level` of audits. Records are neighbours
+by addition and removal, as in DP-SGD with Poisson sampling.
 
-A threshold that was chosen because it gives the largest bound makes the bound wrong more often than that. So the number
-of guesses is fixed beforehand, `guess_counts` share the level among a few of them, or the bets of `betting_bound` hold
-at every threshold at once.
+Selecting the threshold with the largest bound would increase this error. Therefore the number of guesses is fixed in
+advance, `guess_counts` divide the level among a few numbers, or the bets of `betting_bound` are valid for all
+thresholds together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FEWEST_GUESSES = 8
 
 
 def one_run_p_value(epsilon: float, delta: float, canaries: int, guesses: int, correct: int) -> float:
-    """The chance of so many correct guesses by one (epsilon, delta)-private training, at most.
+    """Return an upper limit of the probability of `correct` right guesses in one (epsilon, delta)-private training.
 
     beta + 2 m delta max_i (P[B >= v - i] - beta) / i, with beta = P[B >= v] and B ~ Binomial(guesses, q), q = e^epsilon
     / (1 + e^epsilon). Steinke, Nasr & Jagielski 2023, "Privacy auditing with one (1) training run".
@@ -59,10 +59,10 @@ def gaussian_one_run_bound(delta: float, canaries: int, guesses: int, correct: i
 
 
 def gaussian_excess(mu: float, canaries: int, guesses: int, correct: int, level: float) -> float:
-    """How far so many correct guesses exceed what mu-Gaussian privacy allows; above 0 it is rejected at the level.
+    """Return the excess of correct guesses over the limit of mu-Gaussian privacy, which is rejected if it is above 0.
 
-    If a result of at least v correct guesses had more than the chance `level`, the chances of all results would add up
-    to more than 1. Mahloujifar, Melis & Chaudhuri 2025, "Auditing f-differential privacy in one run",
+    If at least v correct guesses had a probability above `level`, the probabilities of all results would sum to more
+    than 1. Mahloujifar, Melis & Chaudhuri 2025, "Auditing f-differential privacy in one run",
     audit_rh_with_cap, with the blow-up function Phi(Phi^-1(x) - mu).
     """
     from scipy.special import ndtr, ndtri
@@ -78,24 +78,24 @@ def gaussian_excess(mu: float, canaries: int, guesses: int, correct: int, level:
 
 
 def betting_bound(inside: Mask, delta: float, level: float) -> float:
-    """Epsilon from below by betting down a ranking; `inside` says whether each canary is in, likeliest first."""
+    """Bound epsilon by betting down a ranking; `inside` is the membership of each canary, likeliest first."""
     return largest_rejected(lambda epsilon: betting_p_value(epsilon, inside, delta) <= level)
 
 
 def betting_p_value(epsilon: float, inside: Mask, delta: float) -> float:
-    """The chance that bets on a ranking ever win as much by one (epsilon, delta)-private training, at most.
+    """Return an upper limit of the probability of this gain from bets in one (epsilon, delta)-private training.
 
-    Given all before it, each canary is in with a probability of at most q = e^epsilon / (1 + e^epsilon). So a bettor
-    who stakes the share c on "in" multiplies the stake by 1 - c + c / q after a hit and by 1 - c after a miss, and
-    expects to gain nothing. The wealth with c uniform in (0, 1), which is the mean over all theta = q + c (1 - q) of
+    Given the earlier canaries, each canary is in with a probability of at most q = e^epsilon / (1 + e^epsilon). A
+    bettor who stakes the share c on "in" multiplies the stake by 1 - c + c / q after a hit and by 1 - c after a miss,
+    with an expected gain of 0. The wealth with c uniform in (0, 1), which is the mean over all theta = q + c (1 - q) of
     (theta / q)^hits ((1 - theta) / (1 - q))^misses, reaches w at any time with a probability of at most 1 / w (Ville
-    1939). It falls as epsilon rises, so that what is rejected is an interval from 0.
+    1939). It decreases with epsilon, so that the rejected values are an interval from 0.
 
-    With a delta the probability exceeds q now and then. The excess, added up over canaries, is m delta / (2 (1 +
-    e^epsilon)) on average at most. That of one canary is (a - e^epsilon b)+ / ((a + b) (1 + e^epsilon)), where a and b
-    are the chances of what was released with it and without it, given the coins of those before it; what is released
-    has the weight (a + b) / 2; and (a - e^epsilon b)+ adds up to delta at most, however many of the other coins are
-    given (Jensen). So m delta / 4 is added to the p-value.
+    With delta, the probability may exceed q. The expected sum of the excess over canaries is at most m delta / (2 (1 +
+    e^epsilon)). The excess of one canary is (a - e^epsilon b)+ / ((a + b) (1 + e^epsilon)), where a and b are the
+    probabilities of the output with and without it, given the earlier coins; the output has the weight (a + b) / 2; and
+    (a - e^epsilon b)+ sums to at most delta, for any number of given coins (Jensen). Therefore m delta / 4 is added to
+    the p-value.
     """
     from scipy import special
 
@@ -117,21 +117,21 @@ def guess_counts(canaries: int) -> tuple[int, ...]:
 
 
 def best_of_guesses(bound: Callable[..., float], inside: Mask, delta: float, level: float) -> float:
-    """The largest `bound` of those of the first canaries of a ranking, at a level shared among `guess_counts`."""
+    """Return the largest `bound` of the first canaries of a ranking, at a level divided among `guess_counts`."""
     counts = guess_counts(len(inside))
     bounds = [bound(delta, len(inside), count, int(inside[:count].sum()), level / len(counts)) for count in counts]
     return max(bounds, default=0.0)
 
 
-Calls = tuple[int, int]  # runs that are called, of so many
+Calls = tuple[int, int]  # positive runs, all runs
 Rate = Calls | float  # or the chance that one is called, where it is known
 
 
 def many_runs_bound(power: Calls, false: Rate, delta: float, level: float) -> float:
-    """Epsilon from below by independent runs: how many of those with the record, and of those without, are called.
+    """Bound epsilon by independent runs: the positive runs with the record, and those without it.
 
-    Clopper and Pearson's limits, each at half the level; all of it is the power's where the false positive rate is
-    known. Jagielski, Ullman & Oprea 2020, section 4.
+    Clopper and Pearson's limits, each at half the level, or at the full level for the power if the false positive rate
+    is known. Jagielski, Ullman & Oprea 2020, section 4.
     """
     return least_epsilon(*_limits(power, false, level), delta)
 
@@ -153,10 +153,10 @@ MANY_RUNS: Mapping[str, Callable[[Calls, Rate, float, float], float]] = {
 def bound_by_scores(
     bound: Callable[[Calls, Rate, float, float], float], inside: Array, outside: Array, delta: float, level: float
 ) -> float:
-    """The `bound` by the scores of runs with the record and of runs without it, which are higher inside.
+    """Return the `bound` from the scores of runs with and without the record, which are higher with it.
 
-    The first half of either chooses the threshold from which on a run is called, the other half is counted, so that the
-    choice costs no more than these runs. Runs of one place in both arrays may share their chance.
+    The first half of each determines the threshold for positive runs, and the second half is counted, so that the
+    choice costs only the first half. Runs at the same position of both arrays may share random numbers.
     """
     (first_in, in_rest), (first_out, out_rest) = _halves(inside), _halves(outside)
     if not len(first_in) or not len(first_out):
@@ -190,9 +190,9 @@ def _limits(power: Calls, false: Rate, level: float) -> tuple[float, float]:
 
 
 def least_epsilon(power: float, level: float, delta: float) -> float:
-    """The smallest epsilon with which a test of this false positive rate may have such a power.
+    """Return the smallest epsilon for which a test of this false positive rate may have this power.
 
-    It turns `tasks.training.recipe.Privacy.power` around: 0 where every epsilon allows it, infinite where none does.
+    The inverse of `tasks.training.recipe.Privacy.power`: 0 if every epsilon allows it, infinite if none does.
     """
     with_it, without = power - delta, 1 - delta - level
     missed = 1 - power

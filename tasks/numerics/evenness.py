@@ -1,7 +1,7 @@
-"""Exact tests of whether codes are drawn evenly from their alphabets, as random ids are and numbers that grow are not.
+"""Exact tests of whether codes are uniform over their alphabets, like random ids and unlike growing numbers.
 
-Codes are held against their space by position, all characters together, against the code before, and as whole numbers
-by their remainders. Each statistic is compared with that of as many draws.
+Codes are tested by position, over all characters, against the previous code, and as integers by their remainders. Each
+statistic is compared with the same number of random codes.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-MODULI = (7, 9, 11, 97)  # of common check digits, beside Luhn's
+MODULI = (7, 9, 11, 97)  # of common check digits, in addition to Luhn's
 SIMULATIONS = 4999
 Codes = NDArray[np.int64]  # (codes, characters), each the place of the character in its alphabet
 
 
 def evenness_p_values(drawn: Sequence[str], alphabets: Sequence[str], chance: np.random.Generator) -> list[float]:
-    """The p-value of each of `_unevenness` among as many draws; exact, since all are drawn alike where it holds."""
+    """Return the p-value of each statistic of `_unevenness`; exact, since under the null all draws are alike."""
     sizes = np.array([len(alphabet) for alphabet in alphabets])
     codes = np.array(
         [[alphabet.index(character) for character, alphabet in zip(each, alphabets, strict=True)] for each in drawn]

@@ -1,8 +1,8 @@
-"""An exact test, record by record, of whether training on a record changes what models say of it.
+"""An exact test for each record of whether training on the record changes the models' scores for it.
 
-The coins are ours: each record is in exactly half of the models, and which half was drawn uniformly of all of them. A
-record that has no influence on what models say of it leaves their scores as they are, whichever half had it. So the
-place of its observed statistic among those of all halves is a p-value, without any model of the scores.
+Each record is in the training data of exactly half of the models, and the half is drawn uniformly from all halves. If a
+record has no influence on its scores, these do not depend on the half. The rank of its observed statistic among those
+of all halves is therefore a p-value, without a model of the scores.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tasks.numerics.t_test import t_rate
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-MOST_HALVES = 20_000  # up to here all of them are counted: those of 16 models are 12,870
+MOST_HALVES = 20_000  # all halves are counted up to this number; 16 models have 12,870
 FEW = 9  # drawn sets that reach a record's sum, at most, for its p-value to be computed from more sets
 SPARE = 2  # times as many sets as would be enough if none of them were the record's own by chance
 AT_ONCE = 2**22  # sums in memory
@@ -30,7 +30,7 @@ ROUNDING = 1e-9  # of the sum of absolute scores: sums that differ by less are e
 
 @dataclass(frozen=True)
 class Sets:
-    """The sets of models that an observed one is compared with: all of them, or so many random ones."""
+    """The sets of models that an observed set is compared with: all sets, or a number of random ones."""
 
     every: bool
     count: int
@@ -42,20 +42,20 @@ class Sets:
 
 
 def _choose_sets(models: int, members: int, draws: int) -> Sets:
-    """All sets of `members` models if there are at most 20,000, or no more than `draws`; else random ones."""
+    """Return all sets of `members` models if there are at most 20,000 or at most `draws`; else random ones."""
     sets = comb(models, members)
     return Sets(True, sets) if sets <= max(MOST_HALVES, draws) else Sets(False, draws)
 
 
 def enough_draws(level: float, tests: int) -> int:
-    """The random sets with which one record of so many can be found at the level, adjusted for their number."""
+    """Return the number of random sets with which one record among `tests` can be detected at the adjusted level."""
     return ceil(SPARE * tests / level)
 
 
 def randomisation_p_values(
     scores: Array, member: Mask, draws: int, seed: int, level: float | None = None, tests: int | None = None
 ) -> Array:
-    """The p-value of each record that models score it higher where they were trained on it, (records,).
+    """Return the p-value (records,) of each record for higher scores of models that were trained on it.
 
     `scores` and `member` are (models, records). The statistic is the sum of the scores of the models that were trained
     on the record. With k members among M models it is compared with that of all sets of k models, or of `draws` random
@@ -64,8 +64,9 @@ def randomisation_p_values(
     Fisher 1935; Phipson & Smyth 2010 for the drawn sets.
 
     With a `level`, records that at most FEW of the drawn sets reach are compared with `enough_draws` sets instead, so
-    that a single one can be found among `tests` (by default all that are tested). Both p-values are valid, and so is
-    the one chosen: to be at most a >= (1 + FEW) / (1 + draws), the first must be at most a; to be smaller, the second.
+    that a single one can be detected among `tests` (default: all tested records). Both p-values are valid, and so is
+    the selected one: it is at most a >= (1 + FEW) / (1 + draws) only if the first is, and smaller only if the second
+    is.
     """
     check_finite(scores, "exact test")
     p_values = np.full(scores.shape[1], np.nan)
@@ -115,7 +116,7 @@ def _p_values(scores: Array, member: Mask, draws: int, seed: int) -> Array:
         at_once = max(1, AT_ONCE // max(models, len(chosen)))
         for some in _sets(models, int(count), 0 if sets.every else draws, seed, at_once):
             larger += (some @ own >= least).sum(axis=0)
-        # The observed set is one of all of them, whatever rounding says.
+        # The observed set is one of all sets, regardless of rounding.
         p_values[chosen] = np.maximum(larger, 1) / sets.count if sets.every else (1 + larger) / (1 + sets.count)
     return p_values
 
@@ -126,14 +127,14 @@ def smallest_p_value(models: int, draws: int) -> float:
 
 
 def smallest_p_value_among(models: int, draws: int, level: float, tests: int) -> float:
-    """The smallest p-value that a record in half of the models can have if more sets are drawn for so many records."""
+    """Return the smallest possible p-value of a record in half of the models, if more sets are drawn for `tests`."""
     return smallest_p_value(models, max(draws, enough_draws(level, tests)))
 
 
 def detection_rate(effect: float, models: int, draws: int, level: float, tests: int) -> float:
-    """The share of audits that find one record among so many, whose effect is so many standard deviations over models.
+    """Return the share of audits that detect one record among `tests`, with an effect in standard deviations.
 
-    The exact test of normal scores has the power of a t-test; it finds nothing if its smallest p-value is too large.
+    The exact test has the power of a t-test for normal scores, and a power of 0 if its smallest p-value is too large.
     """
     if smallest_p_value_among(models, draws, level, tests) * tests > level:
         return 0.0

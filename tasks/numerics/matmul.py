@@ -25,7 +25,7 @@ NARROW = 64
 class MatMul:
     """Products of rows (n, inputs), gradients (n, outputs) and a weight (outputs, inputs).
 
-    Those that are `stacked` take these of several models, (models, ...), and answer in one operation for all.
+    Products that are `stacked` take arguments of several models, (models, ...), in one operation.
     """
 
     name: str
@@ -36,7 +36,7 @@ class MatMul:
 
 
 def products(device: torch.device, dtype: torch.dtype) -> MatMul:
-    """The products to use for tensors of this kind, of several models where they are `stacked`."""
+    """Return the products for tensors of this kind, of several models if `stacked`."""
     return single_products(device, dtype) if device.type == "cpu" else BATCHED
 
 

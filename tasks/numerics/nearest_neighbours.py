@@ -1,9 +1,9 @@
 """Exact nearest neighbours by Euclidean distance, in bounded memory.
 
-A float32 matrix product over all pairs finds candidates; it loses digits, worst where two rows nearly agree. So the
-candidates are measured again as differences in float64, and a bound on the product's rounding errors proves that no
-other point can be among the nearest. Where it does not prove it (many points at one distance), more candidates are
-taken, in the end all points. The answer is therefore that of a float64 search of every pair, whatever the library.
+A float32 matrix product over all pairs yields candidates; its rounding errors are largest for nearly equal rows. The
+distances of candidates are therefore computed again as differences in float64, and a bound on the rounding errors of
+the product proves that no other point is among the nearest. If it does not (many points at one distance), more
+candidates are used, up to all points. The result equals a float64 search of all pairs, for every library.
 
 The bound: rows are moved by one centre and scaled by a power of two, which changes no neighbour. With u = 2^-24 and
 gamma = d u / (1 - d u), a computed dot product of d terms is within gamma |x| |y| of the true one, in whatever order
@@ -35,7 +35,7 @@ EXACT = (torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.int8, 
 UNIT = 2.0**-24
 # Candidates beyond k: enough to prove nearly every query at once, of noise too; more where d widens the bound.
 SPARE, COLUMNS_PER_SPARE = 32, 128
-WIDER = 8  # times as many candidates where they were too few
+WIDER = 8  # factor on the number of candidates if there were too few
 GROUP = 16  # points whose smallest score stands for them all
 FAISS_GPU_MOST = 2048  # neighbours that a GPU index of faiss can give
 # A GPU takes faiss for sizes at which its authors report a lead: 10,000 queries among 128,000 points or more, with so
@@ -59,7 +59,7 @@ class Neighbours:
 class Sizes:
     """How much is computed at a time. A CPU's tile of scores stays in its cache."""
 
-    queries: int  # bytes of queries, with their candidates, that meet all points before the next ones do
+    queries: int  # bytes of queries and candidates that are compared with all points at a time
     points: int  # bytes of points moved at one time
     most_points: int
     scores: int  # scores at one time: queries x points
@@ -75,16 +75,16 @@ def nearest(queries: Rows, points: Rows, k: int, by: By = "auto", place: torch.d
     Rows are float32, or of a type that float32 holds without loss; arrays, or tensors that may be on a GPU already.
     A distance is the square root of the float64 sum of squared differences, so a point's distance to itself is 0, and
     near duplicates keep their digits: the relative error is at most (d + 3) 2^-53. Distances are equal, and rows tied,
-    where these float64 numbers are equal. Neither the library nor the size of the tiles affects the answer. A GPU sums
-    in another order than a CPU: its distances may differ within that error, and so may the order of rows that close.
+    if these float64 numbers are equal. Neither the library nor the size of the tiles affects the result. A GPU sums in
+    another order than a CPU: its distances may differ within that error, and so may the order of rows that close.
 
-    `by` names the library that finds candidates; auto is what `library` says. `place` is where to compute: by default
-    where the points are if they are a tensor, else on the GPU where there is one. On a CPU one thread computes.
+    `by` names the library for candidates; auto chooses as `library` does. `place` is the device: by default that of the
+    points if they are a tensor, else a GPU if there is one. A CPU search uses one thread.
 
-    Memory beside the rows: `Sizes`, and a copy of the points for faiss, and on a GPU if it fits; never q x n.
+    Memory in addition to the rows: `Sizes`, a copy of the points for faiss, and on a GPU if it fits; never q x n.
 
-    ValueError for rows that are not finite, not (n, d) of one d, empty, or of a type that float32 would round; for k
-    below 1 or above n. ImportError for faiss by name where it is not installed.
+    Raises ValueError for rows that are not finite, not (n, d) with one d, empty, or of a type that float32 would round,
+    and for k below 1 or above n. Raises ImportError if faiss is requested but not installed.
     """
     asked, among = _as_rows("queries", queries), _as_rows("points", points)
     (q, d), n = asked.shape, len(among)
@@ -108,7 +108,7 @@ def nearest(queries: Rows, points: Rows, k: int, by: By = "auto", place: torch.d
 
 
 def _as_rows(name: str, rows: Rows) -> Tensor:
-    """The rows as a tensor, where they are, not copied. ValueError where they are no rows."""
+    """Return the rows as a tensor on their device, without a copy. Raises ValueError for invalid rows."""
     if isinstance(rows, np.ndarray) and np.can_cast(rows.dtype, np.float32) and rows.dtype != np.bool_:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*not writable")  # nothing here writes
@@ -122,10 +122,10 @@ def _as_rows(name: str, rows: Rows) -> Tensor:
 
 
 def library(by: By, place: torch.device, pairs: int, columns: int, most: int) -> Candidates:
-    """The finder of at most so many candidates each, in a search over so many pairs of rows with so many columns.
+    """Choose the library for this number of candidates, pairs of rows and columns.
 
-    auto on a CPU: torch where it multiplies with oneDNN (twice faiss's speed on one core with AVX-512), else faiss
-    where it is installed; on a GPU: faiss for the sizes above where its build for GPUs is installed, else torch.
+    auto on a CPU: torch if it multiplies with oneDNN (twice the speed of faiss on one core with AVX-512), else faiss if
+    it is installed; on a GPU: faiss for the sizes above if its GPU build is installed, else torch.
     """
     if by == "auto" and place.type == "cpu":
         by = "torch" if onednn_is_faster() or faiss_gpus() is None else "faiss"
@@ -136,7 +136,7 @@ def library(by: By, place: torch.device, pairs: int, columns: int, most: int) ->
 
 
 def faiss_gpus() -> int | None:
-    """How many GPUs faiss sees: 0 where its build is for processors, None where it is not installed."""
+    """Return the number of GPUs of faiss: 0 for its CPU build, None if it is not installed."""
     try:
         import faiss
     except ImportError:
@@ -266,7 +266,7 @@ class Search:
         return distances
 
     def tiles(self) -> Iterator[tuple[int, Tensor]]:
-        """The points in the frame, a tile at a time, with its first row; each tile is written over the last."""
+        """Yield the points in the frame, a tile at a time, with its first row; tiles share memory."""
         d = self.points.shape[1]
         several = min(len(self.points), self.sizes.most_points, max(GROUP, self.sizes.points // (4 * d)))
         tile = torch.empty(several, d, device=self.place)
@@ -336,10 +336,10 @@ class Best:
         return cls(infinite, torch.zeros((queries, m), dtype=torch.int64, device=place), infinite[:, 0].clone())
 
     def take(self, some: slice, scores: Tensor, first: int) -> None:
-        """Let the scores (s, t) of some queries with the points from row `first` on compete.
+        """Merge the scores (s, t) of some queries with the points starting with row `first`.
 
-        Every score below the worst lies in a group whose smallest is below the worst, and the m smallest lie in the m
-        groups of the smallest minima; so only those groups are looked into.
+        Every score below the worst is in a group whose smallest is below the worst, and the m smallest scores are in
+        the m groups with the smallest minima; only these groups are searched.
         """
         m, (count, t) = self.scores.shape[1], scores.shape
         grouped = scores.view(count, GROUP, t // GROUP)
@@ -378,7 +378,7 @@ def _faiss_finder(search: Search, m: int) -> Find:
         return _torch_finder(search, m)
     index: Any = faiss.IndexFlatL2(search.points.shape[1])
     widest = 0.0
-    if on_gpu:  # asked first, because faiss moves an index to no GPU without a word
+    if on_gpu:  # checked first, because faiss silently ignores a missing GPU
         resources = faiss.StandardGpuResources()
         resources.setTempMemory(search.sizes.points)
         index = faiss.index_cpu_to_gpu(resources, search.place.index or 0, index)

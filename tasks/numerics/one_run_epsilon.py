@@ -72,10 +72,10 @@ def powerful_counts(canaries: int, delta: float, level: float) -> tuple[int, ...
 
 
 def decisive_p_value(epsilon: float, inside: Mask, delta: float, level: float) -> float:
-    """The chance of such a ranking by one (epsilon, delta)-private training, at most.
+    """Return an upper limit of the probability of a ranking in one (epsilon, delta)-private training.
 
     min over tests of p * level / share of the level, a weighted Bonferroni correction. It is at most `level` exactly
-    if one of the tests rejects at its share. `inside` says whether each canary is in, likeliest first.
+    if one of the tests rejects at its share. `inside` is the membership of each canary, likeliest first.
     """
     shares = share_level(len(inside), delta, level)
     p_values = [1.0]
@@ -111,7 +111,7 @@ def attainable_bound(canaries: int, delta: float, level: float) -> float:
 
 
 def one_run_bounds(inside: Mask, delta: float, level: float) -> dict[str, float]:
-    """The bounds by one run, each valid at the level on its own. The first one decides.
+    """Return the bounds by one run, each of which is valid at the level. The first one decides.
 
     The first bound is that of the bets if they have the whole level, else `decisive_bound`.
     """

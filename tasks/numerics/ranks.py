@@ -11,7 +11,7 @@ Array = NDArray[np.float64]
 
 
 def area_under_curve(positive: Array, negative: Array) -> float:
-    """P[a value of `positive` lies above one of `negative`], ties counted half: the area under the ROC curve.
+    """Return P[a value of `positive` is above one of `negative`], with ties counted half: the area under the ROC curve.
 
     Mann & Whitney's U as a share of all pairs. Neither sample may be empty.
     """
@@ -40,9 +40,9 @@ def rank_p_value(scores: Array) -> float:
 
 
 def share_below(scores: Array) -> float:
-    """The share of the members below the first score, which is itself one of them; ties, and itself, count half.
+    """Return the share of members below the first score, which is a member; ties, including itself, count half.
 
-    The mid-rank: .5 on average if the first score is like the others, whatever share of them is tied.
+    This is the mid-rank: .5 on average if the first score has the distribution of the others, for any share of ties.
     """
     lower, equal = np.count_nonzero(scores < scores[0]), np.count_nonzero(scores == scores[0])
     return float((lower + equal / 2) / len(scores))
@@ -56,7 +56,7 @@ def share_tied(scores: Array) -> Array:
     members = len(scores)
     ordered = np.sort(scores.reshape(members, -1), axis=0)
     columns = ordered.shape[1]
-    # Equal scores have one number; those of a column lie between `members` times its place and the next column's.
+    # Equal scores have one number; the numbers of a column are between `members` times its index and the next one's.
     numbers = np.zeros(ordered.shape, dtype=np.int64)
     numbers[1:] = np.cumsum(ordered[1:] != ordered[:-1], axis=0)
     numbers += members * np.arange(columns)
@@ -81,9 +81,9 @@ def item_ties(scores: Array) -> Array:
 
 
 def exposure(p_value: float) -> float:
-    """log2 |R| - log2 rank, in bits: by how much a score shortens the search for something among the |R| of its kind.
+    """Return log2 |R| - log2 rank, in bits: the reduction of a search among |R| candidates.
 
-    The rank over |R| is the p-value; 0 bits where it is last, log2 |R| where it is first (22.1 among 4,457,400 glyphs).
+    The rank over |R| is the p-value; 0 bits for the last rank, log2 |R| for the first (22.1 among 4,457,400 glyphs).
     Carlini et al. 2019, "The Secret Sharer: Evaluating and Testing Unintended Memorization in Neural Networks",
     section 4, the definition of exposure.
     """

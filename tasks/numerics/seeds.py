@@ -2,7 +2,7 @@
 
     generator(seed, "batch order", epoch) and generator(seed, "initial weights")
 
-are independent of one another and equal wherever they are drawn: nothing depends on which stream was used first.
+are independent and reproducible: the numbers of a stream do not depend on the use of other streams.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def generator(seed: int, *names: str | int) -> np.random.Generator:
 
 @contextmanager
 def drawn_from(seed: int, *stream: str | int, place: torch.device) -> Iterator[None]:
-    """Draw torch's own random numbers, such as initial weights and dropout, from this stream inside.
+    """Draw torch's random numbers, such as initial weights and dropout, from this stream inside the block.
 
-    Afterwards torch's random state is as it was.
+    Restores torch's random state afterwards.
     """
     import torch
 

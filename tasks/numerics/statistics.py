@@ -1,7 +1,7 @@
 """Means, proportions, correlations and tests.
 
-Each says what it does where there is too little data. Values that are not finite are refused: a number that could not
-be computed must not vanish in a mean.
+Each function documents its result for too few data. Values that are not finite raise an error, so that a failed
+computation does not disappear in a mean.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Comparison:
-    """A test that one mean is greater than another: the statistic and its one-tailed p-value.
+    """Test whether one mean is greater than another: the statistic and its one-tailed p-value.
 
-    Both are None with fewer than two values. Without any variance the statistic takes its limit: p is 0 where the
-    difference is positive, and 1 where it is zero or negative.
+    Both are None for fewer than two values. Without variance, the statistic is its limit: p is 0 if the difference is
+    positive, and 1 if it is zero or negative.
     """
 
     statistic: float | None
@@ -34,14 +34,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Correlation:
-    """A correlation with its interval over pairs, and the two-tailed p-value; None where undefined."""
+    """A correlation with its interval over pairs, and the two-tailed p-value; None if undefined."""
 
     estimate: Estimate
     p_value: float | None
 
 
 def mean(values: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """The mean with its t interval: mean +- t(n - 1) s / sqrt(n). No interval for n = 1, no value for n = 0."""
+    """Return the mean and its t interval: mean +- t(n - 1) s / sqrt(n). No interval for n = 1, no value for n = 0."""
     sample = _finite(values)
     n = len(sample)
     if n < 2:
@@ -52,12 +52,12 @@ def mean(values: ArrayLike, confidence: float = 0.95) -> Estimate:
 
 
 def jackknife(value: float, without: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """A statistic of n units with its jackknife interval, from the values without each unit in turn.
+    """Return a statistic of n units and its jackknife interval, from the values without each unit in turn.
 
         value +- t(n - 1) sqrt((n - 1) / n sum over units of (without the unit - mean of these)^2)
 
-    The value is not corrected for bias. None where it is NaN; no interval for n = 1, nor where one of the values is not
-    finite. Tukey 1958; Efron & Stein 1981: on average the variance is no smaller than that of n - 1 units.
+    The value is not corrected for bias. None if it is NaN; no interval for n = 1, or if one of the values is not
+    finite. Tukey 1958; Efron & Stein 1981: on average the variance is at least that of n - 1 units.
     """
     n = len(without)
     if np.isnan(value):
@@ -82,11 +82,11 @@ def proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
 
 
 def clustered_proportion(rates: ArrayLike, per_cluster: int, confidence: float = 0.95) -> Estimate:
-    """The mean of the clusters' rates, of `per_cluster` answers each, with Wilson's interval; n counts the clusters.
+    """Return the mean of the clusters' rates, of `per_cluster` answers each, and Wilson's interval; n counts clusters.
 
-    Answers of one cluster are not independent. The interval is that of as many independent answers as would vary as
-    much as the mean over clusters does, p (1 - p) / (s^2 / n), at most all there are and at least one a cluster; one a
-    cluster where the rates do not vary. Korn & Graubard 1998, "Confidence intervals for proportions with small expected
+    Answers of one cluster are not independent. The interval is that of an effective number of independent answers with
+    the variance of the mean over clusters, p (1 - p) / (s^2 / n), at most all answers and at least one per cluster; one
+    per cluster if the rates are equal. Korn & Graubard 1998, "Confidence intervals for proportions with small expected
     number of positive counts estimated from survey data", section 2.
     """
     sample = _finite(rates)
@@ -101,11 +101,11 @@ def clustered_proportion(rates: ArrayLike, per_cluster: int, confidence: float =
 
 
 def crossed_mean(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """The mean of what two samples bring forth together, such as models and documents; n counts the first.
+    """Return the mean over two crossed samples, such as models and documents, and its interval; n counts the first.
 
-    `first` has the mean over the second sample for each member of the first, and `second` the reverse, so that both
-    have one mean. The interval is Student's with the sum of both means' variances: no less than that of a mean over
-    random rows and columns. Owen 2007, "The pigeonhole bootstrap", theorem 4, for two factors.
+    `first` contains the mean over the second sample for each member of the first, and `second` the reverse, so that
+    both have the same mean. The interval is Student's with the sum of both means' variances, which is at least that of
+    a mean over random rows and columns. Owen 2007, "The pigeonhole bootstrap", theorem 4, for two factors.
     """
     one, other = _finite(first), _finite(second)
     if not len(one) or not len(other):
@@ -135,7 +135,7 @@ def within_shares(estimate: Estimate) -> Estimate:
 
 
 def difference_of_shares(first: Estimate, second: Estimate) -> Estimate:
-    """The first share less the second, with an interval by those of both: it has a width where nothing varies.
+    """Return the difference of two shares, with an interval from their intervals, which has a width without variance.
 
     Newcombe 1998, "Interval estimation for the difference between independent proportions", method 10.
     """
@@ -167,7 +167,7 @@ def proportion_at_least(successes: int, n: int, confidence: float = 0.95) -> flo
 
 
 def exact_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The exact interval of the probability behind successes / n, which covers at least as often as it says.
+    """Return the exact interval of the probability for successes / n, with at least its nominal coverage.
 
     Clopper & Pearson 1934.
     """
@@ -176,7 +176,7 @@ def exact_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[fl
 
 
 def exact_proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
-    """successes / n with its exact interval; no estimate if n is 0."""
+    """Return successes / n and its exact interval; no estimate if n is 0."""
     _counts(successes, n)
     if n == 0:
         return Estimate(None, None, None, 0)
@@ -200,13 +200,13 @@ def mcnemar_greater(first: Sequence[bool], second: Sequence[bool]) -> float | No
 
 
 def paired_difference(first: Sequence[bool], second: Sequence[bool], confidence: float = 0.95) -> Estimate:
-    """The share of pairs whose `first` is true minus that whose `second` is, with its interval; n counts pairs.
+    """Return the share of pairs with a true `first` minus that with a true `second`, and its interval; n counts pairs.
 
-    value - sqrt(a^2 - 2 phi a d + d^2) to value + sqrt(b^2 - 2 phi b c + c^2), where a and b are how far the first
-    share's Wilson interval reaches down and up, c and d how far the second's does, and phi is the correlation of the
-    two, brought towards 0 by n / 2 where it is positive. No value without any pair. Newcombe 1998, "Improved confidence
-    intervals for the difference between binomial proportions based on paired data", method 10: unlike an interval by
-    resampling it keeps its coverage where few pairs differ, and has a width where none do.
+    value - sqrt(a^2 - 2 phi a d + d^2) to value + sqrt(b^2 - 2 phi b c + c^2), where a and b are the lower and upper
+    widths of the first share's Wilson interval, c and d those of the second's, and phi is the correlation of the two,
+    reduced by n / 2 if it is positive. No value without pairs. Newcombe 1998, "Improved confidence intervals for the
+    difference between binomial proportions based on paired data", method 10: unlike a resampling interval, it keeps its
+    coverage if few pairs differ, and has a width if none do.
     """
     _check_pairs(first, second)
     n = len(first)
@@ -226,9 +226,9 @@ def paired_difference(first: Sequence[bool], second: Sequence[bool], confidence:
 
 
 def proportion_difference(first: int, of_first: int, second: int, of_second: int, confidence: float = 0.95) -> Estimate:
-    """first / of_first - second / of_second of independent samples with its interval; n counts both.
+    """Return first / of_first - second / of_second of independent samples, and its interval; n counts both.
 
-    As `difference_of_shares` of their Wilson intervals. No value where a sample is empty.
+    Uses `difference_of_shares` with Wilson intervals. No value if a sample is empty.
     """
     one, other = proportion(first, of_first, confidence), proportion(second, of_second, confidence)
     if one.value is None or other.value is None:
@@ -286,9 +286,9 @@ def difference(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) ->
 
 
 def correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Correlation:
-    """Pearson's r of pairs, with Fisher's interval tanh(artanh r +- z / sqrt(n - 3)) and the t-test of r = 0.
+    """Return Pearson's r of pairs, with Fisher's interval tanh(artanh r +- z / sqrt(n - 3)) and the t-test of r = 0.
 
-    Nothing where there are fewer than four pairs, or either has no variance. Fisher 1921.
+    No values for fewer than four pairs, or without variance. Fisher 1921.
     """
     a, b = _finite(first), _finite(second)
     _check_pairs(a, b)

@@ -1,11 +1,10 @@
-"""Chains: a long training as links, each a job "this training, up to epoch e" that continues where another ended.
+"""Chains: a long training as links, each a job "this training, up to epoch e" that continues from an earlier link.
 
-A link is the same config with fewer `epochs`. Where it continues from makes no difference to its result: on a CPU a
-chain ends bit for bit as the unbroken training does, also where training stopped early within an earlier link. Between
-processes a state travels as bytes, NumPy's uncompressed archive; it names the training it belongs to and is used for no
-other.
+A link is the same config with fewer `epochs`. Its result does not depend on the state that it continues from: on a CPU,
+a chain equals the unbroken training bit by bit, also if training stopped early in an earlier link. States are passed
+between processes as uncompressed NumPy archives; a state contains the digest of its training and is used for no other.
 
-Planning a chain imports no torch; training one does.
+Planning a chain does not import torch.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ Part = Callable[[Any, int, int], Any]
 # Planning
 
 
-def up_to(config: Any, before: int, end: int) -> Any:  # noqa: ARG001 - a link is asked nothing on its way
-    """The training up to epoch `end`."""
+def up_to(config: Any, before: int, end: int) -> Any:  # noqa: ARG001 - records no epochs
+    """Return the training up to epoch `end`."""
     return replace(config, epochs=end)
 
 
 def recording_up_to(config: Any, before: int, end: int) -> Any:
-    """The training from epoch `before` up to epoch `end`, which records after those of its `asked` epochs alone."""
+    """Return the training up to epoch `end`, which records only its `asked` epochs after epoch `before`."""
     first = -1 if before == 0 else before
     recorded = tuple(epoch for epoch in config.asked if first < epoch <= end)
     return replace(config, epochs=end, recorded=recorded or None)
 
 
 def recorded_conflicts(recorded: tuple[int, ...] | None, epochs: int, first: int = 0) -> Iterator[str]:
-    """What is wrong where these are not ascending epochs of a training of so many, from `first` on (0: untrained)."""
+    """Yield an error unless `recorded` are ascending epochs from `first` (0: untrained) to `epochs`."""
     kept = list(recorded or ())
     if kept != sorted(set(kept)) or any(not first <= epoch <= epochs for epoch in kept):
         yield f"recorded is {recorded}; it must be epochs from {first} to {epochs}, ascending"
@@ -56,7 +55,7 @@ def recorded_conflicts(recorded: tuple[int, ...] | None, epochs: int, first: int
 def chain(
     function: Function, config: Any, link: int, inputs: tuple[Job, ...] = (), part: Part = up_to
 ) -> tuple[Job, ...]:
-    """The training as jobs of `link` epochs each (0: one job), first to last, all of which are computed.
+    """Plan the training as jobs of `link` epochs each (0: one job), in order; all jobs are computed.
 
     `part(config, before, end)` is the config of the link from epoch `before` to epoch `end`.
     """
@@ -74,9 +73,9 @@ def chain(
 
 @dataclass(frozen=True)
 class Linked:
-    """The states that a member of a call may continue from: those of the same training, up to epoch `latest`.
+    """The states that a member of a call may continue from: states of the same training, up to epoch `latest`.
 
-    `training` identifies the training by everything that bears on it except its length.
+    `training` identifies the training by all of its settings except its length.
     """
 
     training: str
@@ -84,9 +83,10 @@ class Linked:
 
 
 def train_chains(spec: Spec, members: Mapping[int, Member], linked: Mapping[int, Linked]) -> Iterator[Outcome]:
-    """`trainer.train_by_index` for members that continue from the checkpoints given to their jobs.
+    """Run `trainer.train_by_index` for members that continue from their jobs' checkpoints.
 
-    Members and `linked` are by the jobs' index in the call. Wanted states are left before their outcomes are yielded.
+    The keys of `members` and `linked` are the jobs' indices in the call. Requested states are stored before the
+    outcomes are yielded.
     """
     from tasks.training import trainer
 
@@ -110,10 +110,10 @@ UNREADABLE = (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, OSE
 
 
 def nearest_state(index: int, training: str, learning: Objective, latest: int) -> State | None:
-    """The nearest checkpoint that a call's job may continue from; None where it starts from scratch.
+    """Return the latest checkpoint that a call's job may continue from; None if it starts from scratch.
 
-    It must be of this training (`packed` says which), of a network with such weights, and at epoch `latest` at most:
-    a model cannot be evaluated after an epoch that has already passed.
+    It must belong to this training and to a network with these weights, and be at most at epoch `latest`, since a model
+    cannot be evaluated at an earlier epoch.
     """
     for data in checkpoints.earlier_checkpoints(index):
         state = unpack_state(data, training)
@@ -123,7 +123,7 @@ def nearest_state(index: int, training: str, learning: Objective, latest: int) -
 
 
 def pack_state(state: State, training: str) -> bytes:
-    """The state as bytes; `training` identifies the training by everything that bears on it except its length."""
+    """Return the state as bytes; `training` identifies the training by all of its settings except its length."""
     arrays: dict[str, NDArray[Any]] = {
         "training": digest(training),
         "history": np.array([astuple(epoch) for epoch in state.history], np.float64).reshape(-1, 4),
@@ -139,7 +139,7 @@ def pack_state(state: State, training: str) -> bytes:
 
 
 def unpack_state(data: bytes, training: str) -> State | None:
-    """The state in these bytes; None where they hold no state, or the state of another training."""
+    """Return the state in these bytes; None if they contain no state, or that of another training."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
@@ -157,7 +157,7 @@ def unpack_state(data: bytes, training: str) -> State | None:
 
 
 def fits_network(state: State, learning: Objective) -> bool:
-    """Whether the state fits a network: weights of the same names and shapes, and moments of learned ones."""
+    """Whether the state has the weights of a network, by names and shapes, and the moments of learned weights."""
     weights = {name: tuple(weight.shape) for name, weight in learning.weights.items()}
     learned = {name: weights[name] for name, weight in learning.weights.items() if weight.learned}
     return weights == _shapes(state.weights) and all(
@@ -166,8 +166,8 @@ def fits_network(state: State, learning: Objective) -> bool:
 
 
 def _other(state: State) -> Arrays:
-    """The best epoch's weights that differ from the last epoch's; empty for a training without patience."""
-    now = state.weights  # compared by their bits: 0.0 and -0.0 are not the same
+    """Return the best epoch's weights that differ from the last epoch's; empty for a training without patience."""
+    now = state.weights  # compared bitwise, so that 0.0 and -0.0 differ
     return {name: best for name, best in state.best_weights.items() if best.tobytes() != now[name].tobytes()}
 
 

@@ -1,12 +1,13 @@
-"""Training image classifiers: the task with which audits of classifiers plan their models.
+"""Training of image classifiers: the task that audits of classifiers use to plan their models.
 
-Published training: Adam, cross-entropy, up to 500 epochs, stop after 10 without a better validation loss, restore the
-best epoch. Hartley & Tsaftaris, "Unintended memorisation of unique features in neural networks", appendix A.
+Published training: Adam, cross-entropy, up to 500 epochs, early stopping after 10 epochs without a lower validation
+loss, with the best epoch restored. Hartley & Tsaftaris, "Unintended memorisation of unique features in neural
+networks", appendix A.
 
-With `privacy` it is DP-SGD's (`tasks.training.dp_sgd`), of networks whose rows never mix. The guarantee is about one
-training image: two data sets are neighbours where one has a training image more than the other.
+With `privacy`, training uses DP-SGD (`tasks.training.dp_sgd`), for networks that process rows independently. The
+guarantee covers one training image: two data sets are neighbours if one has an additional training image.
 
-Planning a training imports no torch; computing one does.
+Planning a training does not import torch.
 """
 
 from __future__ import annotations
@@ -39,21 +40,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NearestImages(Ranged):
-    """The `count` images nearest to the one in `row`, which is none of them itself, by the distance of their pixels.
+    """The `count` images nearest to the image in `row`, excluding that image, by the distance of their pixels.
 
-    Near copies of a record are what deduplication takes out of training data. Lee et al. 2022, "Deduplicating training
-    data makes language models better", and Kandpal et al. 2022, "Deduplicating training data mitigates privacy risks in
-    language models", do so for text. Here a number of images is left out and no distance is set, so that all trainings
-    have equally many.
+    Deduplication removes near copies of a record from training data. Lee et al. 2022, "Deduplicating training data
+    makes language models better", and Kandpal et al. 2022, "Deduplicating training data mitigates privacy risks in
+    language models", do so for text. Here a fixed number of images is left out, instead of those within a distance, so
+    that all trainings have the same number of images.
     """
 
     row: Annotated[int, AtLeast(0)]
     count: Annotated[int, AtLeast(1)]
 
     def rows_among(self, images: NDArray[Any]) -> NDArray[np.int64]:
-        """Their rows among these images (n, h, w, c), ascending: (count,).
+        """Return their rows among these images (n, h, w, c), ascending: (count,).
 
-        Exact; of equally near images the lower row goes first. ValueError where there are no so many beside the one.
+        The search is exact; for equal distances, the lower row comes first. Raises ValueError if there are too few
+        images.
         """
         from tasks.numerics.nearest_neighbours import nearest
 
@@ -61,8 +63,7 @@ class NearestImages(Ranged):
             raise ValueError(f"row {self.row} has no neighbours; the rows are 0 to {len(images) - 1}")
         if self.count >= len(images):
             raise ValueError(
-                f"{self.count} images nearest to another are left out; they must be at most {len(images) - 1}, the "
-                "training images beside it"
+                f"{self.count} nearest images are left out; there are only {len(images) - 1} other training images"
             )
         pixels = images.reshape(len(images), -1)
         others = np.delete(pixels, self.row, axis=0)
@@ -70,14 +71,14 @@ class NearestImages(Ranged):
         return np.sort(rows + (rows >= self.row))
 
 
-# MLP-1 keeps about epoch 42 of 1,437 digits and 12 of MNIST's 60,000 images: the more images, the fewer epochs.
+# MLP-1's best epoch is about 42 for 1,437 digits and 12 for MNIST's 60,000 images: more images require fewer epochs.
 DIGITS, KEPT = 1437, 42.0
 FALL = -1 / 3  # the exponent between the two
-# And the wider, the fewer: 81, 54, 41 and 25 epochs of digits at a width of 0.25, 0.5, 1 and 2.
+# Wider networks require fewer epochs: 81, 54, 41 and 25 for digits at a width of 0.25, 0.5, 1 and 2.
 FALL_WITH_WIDTH = -1 / 2
-FACTOR = 2.0  # by which another network or data set may need fewer epochs, or more
-BEGUN = "begin to train a classifier"  # what a training takes however short it is
-VALIDATED = 1 / 3  # of a step on an image: its forward pass alone
+FACTOR = 2.0  # by which the number of epochs may differ for other networks and data sets
+BEGUN = "begin to train a classifier"  # fixed cost of a training
+VALIDATED = 1 / 3  # of a step on an image: the forward pass
 
 
 def classifier_work(
@@ -91,11 +92,10 @@ def classifier_work(
     width: float = 1.0,
     times: float = 1.0,
 ) -> Work:
-    """Of a training on so many examples with so many validation images after every epoch.
+    """Return the work of a training on `examples` images with `validated` validation images after every epoch.
 
-    With `kept` it ends at the epoch that another one of the recipe's, which had patience, went back to. The `way` to
-    train names the unit, which is that of the network in its published width; at this `width` an image is so many
-    `times` the work.
+    With `kept`, it ends at the best epoch of another training with patience. `way` names the unit, which is that of the
+    network in its published width; at this `width`, an image is `times` the work.
     """
     unit = f"{way} {network} on {format_shape(shape)}"
     each = times * (examples + VALIDATED * validated)
@@ -109,7 +109,7 @@ def classifier_work(
 
 
 def _kept_epoch(examples: int, width: float = 1.0) -> float:
-    """The epoch of the lowest validation loss that is expected of so many examples, by a network of this width."""
+    """Return the expected epoch of the lowest validation loss for this number of examples and width."""
     return max(1.0, KEPT * float((max(1, examples) / DIGITS) ** FALL * width**FALL_WITH_WIDTH))
 
 
@@ -126,12 +126,12 @@ class Burnt(Ranged):
 
 @dataclass(frozen=True)
 class Training(Ranged):
-    """One classifier. The validation loss is on the whole test split.
+    """The training of one classifier. The validation loss is measured on the whole test split.
 
-    `patience` is the number of epochs without a better validation loss before training ends and goes back to the best
-    epoch; 0: it trains all epochs and keeps the last one's weights. `schedule` holds (epoch, factor): after so many
-    epochs the learning rate is the first one times the factor. `width` is the factor on the network's hidden layers.
-    It trains on the first `examples` training images (0: all) but for those that are `left_out`.
+    `patience` is the number of epochs without a lower validation loss after which training stops and restores the best
+    epoch; 0: it trains for all epochs and keeps the last weights. `schedule` contains (epoch, factor): after this epoch
+    the learning rate is the initial one times the factor. `width` is the factor on the network's hidden layers. The
+    classifier is trained on the first `examples` training images (0: all) except those in `left_out`.
     """
 
     data: Dataset
@@ -158,35 +158,35 @@ class Training(Ranged):
         if self.privacy is not None:
             check_private(self.network, self.batch_norm, self.recipe)
         rows = [burnt.row for burnt in self.burnt]
-        if rows != sorted(set(rows)):  # one spelling for one training, so that equal trainings have equal keys
-            yield f"burnt names the rows {rows}; they must ascend, each once"
+        if rows != sorted(set(rows)):  # a unique order, so that equal trainings have equal keys
+            yield f"burnt has the rows {rows}; they must be strictly ascending"
 
     @property
     def recipe(self) -> Recipe:
-        """How it is trained; ValueError where that is impossible."""
+        """The recipe of the training. Raises ValueError for impossible settings."""
         return Recipe(self.epochs, self.batch, self.learning_rate, self.patience, self.schedule, self.optimiser)
 
 
 def check_private(network: Network, batch_norm: bool, recipe: Recipe) -> None:
-    """ValueError where such a classifier cannot train with privacy."""
+    """Raise ValueError if this classifier cannot be trained with privacy."""
     if network.name not in PRIVATE:
-        raise ValueError(f"privacy is given and network is {network}; it must be {' or '.join(PRIVATE)}")
+        raise ValueError(f"privacy is set and network is {network}; it must be {' or '.join(PRIVATE)}")
     if batch_norm:
-        raise ValueError("privacy is given and batch_norm is on; it must be off, since it mixes a minibatch's images")
+        raise ValueError("privacy is set and batch_norm is on; it must be off, since it mixes a minibatch's images")
     check_recipe(recipe)
 
 
 def batch_key(config: Training) -> Training:
-    """What trainings must share to be computed together: all but the seed, the features and the learning rate.
+    """Return the settings that trainings in one call must share: all except seed, features and learning rate.
 
-    And all but whose neighbours are left out: each has as many rows.
+    The record whose neighbours are left out may also differ, since the number of rows is the same.
     """
     alike = config.left_out and dataclasses.replace(config.left_out, row=0)
     return dataclasses.replace(config, seed=0, burnt=(), learning_rate=1.0, left_out=alike)
 
 
 def work(config: Training, kept: bool = False) -> Work:
-    """What the training computes; with `kept` it ends at the epoch that a training with patience went back to."""
+    """Return the work of the training; with `kept`, it ends at the best epoch of a training with patience."""
     from tasks.datasets.catalog import load
 
     images = load(config.data)
@@ -212,12 +212,12 @@ def train_many(
     configs: Sequence[Training],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's MODEL table, or the exception that ended it alone, as it ends. All must have one batch key."""
+    """Yield each training's MODEL table, or its exception, as it ends. All must have the same batch key."""
     return train_jobs(dict(enumerate(configs)))
 
 
 def train_jobs(configs: Mapping[int, Training]) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """`train_many` for some of a call's jobs, by their index in the call; there must be at least one."""
+    """Run `train_many` for at least one of a call's jobs, by their index in the call."""
     from tasks.datasets.catalog import load
 
     if len({batch_key(config) for config in configs.values()}) > 1:
@@ -237,7 +237,7 @@ def train_jobs(configs: Mapping[int, Training]) -> Iterator[tuple[int, pa.Table 
 def train_members(
     first: Training, spec: Spec, members: Mapping[int, Member], configs: Mapping[int, Training]
 ) -> Iterator[Outcome]:
-    """Each member's outcome, by its job's index in the call; trainings with privacy are no chains."""
+    """Yield each member's outcome, by its job's index in the call; trainings with privacy have no chains."""
     if first.privacy is None:
         return train_chains(spec, members, {index: chain_state(configs[index]) for index in members})
     from tasks.training import dp_sgd
@@ -248,18 +248,18 @@ def train_members(
 
 @task(version=3, name="classifier.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
 def train(config: Training, inputs: Inputs) -> pa.Table:
-    """The trained network (MODEL; PRIVATE_MODEL where it trained with privacy)."""
+    """Train a network and return its MODEL table, or PRIVATE_MODEL with privacy."""
     return single_table(train_many, config, inputs)
 
 
 def chain_state(config: Training) -> Linked:
-    """The states a training may continue from: those of the same training, for any number of epochs."""
+    """Return the states that a training may continue from: of the same training, for any number of epochs."""
     same = dataclasses.replace(config, epochs=1)
     return Linked(f"{same} {same.recipe}", config.epochs)
 
 
 def architecture(config: Training, images: Images) -> Architecture:
-    """The network that is trained."""
+    """Return the architecture of the trained network."""
     from tasks.models.networks import Architecture
 
     regularisers = Regularisers(config.dropout, config.batch_norm)
@@ -267,26 +267,26 @@ def architecture(config: Training, images: Images) -> Architecture:
 
 
 def spec_of(config: Training, images: Images) -> Spec:
-    """What a training shares with others of the same batch key."""
+    """Return the parts that trainings of one batch key share."""
     from tasks.training.cross_entropy import CrossEntropy
 
     return Spec(CrossEntropy(architecture(config, images), config.augmentation), config.recipe, images)
 
 
 def member_of(config: Training, images: Images) -> Member:
-    """The member with its rows and the images with features; ValueError where the split has too few rows."""
+    """Return the member with its rows and images with features. Raises ValueError if the split has too few rows."""
     from tasks.datasets.features import burn
 
     count = config.examples or len(images.train_images)
     if count > len(images.train_images):
-        raise ValueError(f"examples is {count}; {config.data.name} has {len(images.train_images)} to train on")
+        raise ValueError(f"examples is {count}; {config.data.name} has {len(images.train_images)} training images")
     rows = np.arange(count)
     if config.left_out is not None:
         rows = np.delete(rows, config.left_out.rows_among(images.train_images[:count]))
     replaced = {}
     for burnt in config.burnt:
         if burnt.row >= count:
-            raise ValueError(f"a feature is burnt into row {burnt.row}; the rows trained on are 0 to {count - 1}")
+            raise ValueError(f"a feature is burnt into row {burnt.row}; the training rows are 0 to {count - 1}")
         if burnt.row not in rows:
             raise ValueError(f"a feature is burnt into row {burnt.row}, which is left out of the training")
         replaced[burnt.row] = burn(images.train_images[burnt.row : burnt.row + 1], burnt.feature)[0]
@@ -294,7 +294,7 @@ def member_of(config: Training, images: Images) -> Member:
 
 
 def model_table(config: Training, images: Images, trained: Trained) -> pa.Table:
-    """The MODEL or PRIVATE_MODEL table of a trained network: one row."""
+    """Return the MODEL or PRIVATE_MODEL table of a trained network: one row."""
     row = model_row(config.seed, architecture(config, images), trained)
     if trained.epsilons is None:
         return pa.Table.from_pylist([row], schema=add_width(MODEL, config.width))
@@ -303,7 +303,7 @@ def model_table(config: Training, images: Images, trained: Trained) -> pa.Table:
 
 
 def model_row(seed: int, network: Architecture, trained: Trained) -> dict[str, Any]:
-    """The MODEL row of a network that was trained with this seed."""
+    """Return the MODEL row of a network that was trained with this seed."""
     from tasks.models.networks import network_row, weight_rows
 
     return {

@@ -1,7 +1,7 @@
-"""How an image classifier is trained, as groups of fields that audits share.
+"""Configurations of the training of image classifiers, shared by audits.
 
-An audit has one field `training` with one of these types, or with one that adds settings to it. Another way of training
-is another type: the field then has alternatives, which their tags distinguish.
+An audit has one field `training` with one of these types, or with a type that adds settings. Each way of training has
+its own type, selected by its tag.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ T = TypeVar("T", bound="RegularisedTraining")
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkTraining(Ranged):
-    """A network trained by cross-entropy: the settings of every such training.
+    """A network trained by cross-entropy: the settings common to all such trainings.
 
-    A type that lets users choose what is a property here has a field in place of the property.
+    A subclass turns a property into a setting by replacing it with a field.
     """
 
     augmentation: bool = False
-    """Whether training images are shifted and mirrored at random; they are unchanged in evaluation."""
+    """Whether to shift and mirror training images at random; evaluation uses unchanged images."""
     epochs: Count = 20
     """Epochs of training."""
     optimiser: OptimiserName = "adam"
@@ -35,7 +35,7 @@ class NetworkTraining(Ranged):
     learning_rate: Rate = 1e-3
     """The initial learning rate."""
     batch: Count = 128
-    """Images a step."""
+    """Images per step."""
 
     def conflicts(self) -> Iterator[str]:
         catalog.check(str(self.network), self.regularisers, self.width)
@@ -70,12 +70,12 @@ class NetworkTraining(Ranged):
 
     @property
     def guarantee(self) -> Privacy | None:
-        """The guarantee that the network is trained with; None without one."""
+        """The privacy guarantee of the training; None without one."""
         return None
 
     @property
     def recipe(self) -> Recipe:
-        """How the network is trained. Raises ValueError if that is impossible."""
+        """The recipe of the training. Raises ValueError for impossible settings."""
         return Recipe(self.epochs, self.batch, self.learning_rate, self.patience, self.schedule, self.optimiser)
 
 
@@ -84,11 +84,11 @@ class RegularisedTraining(NetworkTraining):
     """A training with the regularisers and the schedule of published recipes."""
 
     dropout: bool = False
-    """Whether the network is trained with dropout."""
+    """Whether to train with dropout."""
     batch_norm: bool = False
     """Whether the network has batch norm."""
     schedule: tuple[tuple[int, float], ...] = ()  # a field in place of the property
-    """Pairs (epoch, factor): after so many epochs the learning rate is the first one times the factor."""
+    """Pairs (epoch, factor): after this epoch the learning rate is the initial one times the factor."""
 
     @property
     def regularisers(self) -> Regularisers:
@@ -99,7 +99,7 @@ class RegularisedTraining(NetworkTraining):
         return self.dropout or self.batch_norm or self.augmentation
 
     def without_regularisers(self: T) -> T:
-        """The same training without dropout, batch norm and augmentation."""
+        """Return the same training without dropout, batch norm and augmentation."""
         return replace(self, dropout=False, batch_norm=False, augmentation=False)
 
 
@@ -107,7 +107,7 @@ class RegularisedTraining(NetworkTraining):
 class ClassifierTraining(NetworkTraining):
     """A classifier trained by Engram: network, optimiser and privacy.
 
-    The defaults train as Carlini et al. train shadow models on MNIST-sized data, but for the network.
+    The defaults follow Carlini et al.'s shadow models for data of MNIST's size, except for the network.
     """
 
     tag: ClassVar[str] = "classifier"

@@ -1,8 +1,8 @@
-"""Training image classifiers by cross-entropy, with images augmented or cropped afresh in every minibatch.
+"""Training of image classifiers by cross-entropy, with images augmented or cropped independently in every minibatch.
 
 The augmentation is contrast, a crop of all but one row and one column, and for colour images a mirror. Hartley &
-Tsaftaris, "Unintended memorisation of unique features in neural networks", A.4. Squares are cut out at random places in
-training, and from the middle when a model is judged or asked.
+Tsaftaris, "Unintended memorisation of unique features in neural networks", A.4. Crops are random in training and
+central in evaluation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tasks.models.networks import Architecture, images
 from tasks.numerics.matmul import products
 from tasks.training.objective import Batch
 
-CONTRAST, CROP, MIRROR, CROP_PLACE = 0, -1, -2, -3  # sites: a network's layers count theirs from 1
+CONTRAST, CROP, MIRROR, CROP_PLACE = 0, -1, -2, -3  # sites of random numbers; a network's layers use sites from 1
 FACTOR = 0.2
 BITS = 32
 
@@ -31,7 +31,7 @@ Shape = tuple[int, int, int]  # height, width, channels
 
 
 def augment(pixels: Tensor, shape: Shape, draws: CounterRng) -> Tensor:
-    """Images changed each in its own way: (models, rows, height * width * channels) in [0, 1], in and out.
+    """Change each image at random: (models, rows, height * width * channels) in [0, 1], in and out.
 
     Contrast: each value's distance from the mean of its channel in its image times U[0.8, 1.2], not cut off at 0 or 1,
     as `tf.image.random_contrast` does. Crop: (height - 1, width - 1) of the image from one of the four places, so 27x27
@@ -55,10 +55,10 @@ def augment(pixels: Tensor, shape: Shape, draws: CounterRng) -> Tensor:
 
 
 def random_crops(pixels: Tensor, shape: Shape, side: int, draws: CounterRng) -> Tensor:
-    """A square of each image: (models, rows, height * width * channels) to (models, rows, side * side * channels).
+    """Crop a square of each image: (models, rows, height * width * channels) to (models, rows, side * side * channels).
 
-    Each row's top is one of the height - side + 1 that there are, its left one of the width - side + 1, all equally
-    likely to within 2^-32 times their number. ValueError where the image is smaller than the square.
+    The top is one of height - side + 1 positions, the left one of width - side + 1, all equally likely to within 2^-32
+    times their number. Raises ValueError if the image is smaller than the square.
     """
     _check_crop(shape, side)
     height, width, channels = shape
@@ -75,9 +75,10 @@ def random_crops(pixels: Tensor, shape: Shape, side: int, draws: CounterRng) -> 
 
 
 def central_crops(pixels: Tensor, shape: Shape, side: int) -> Tensor:
-    """The square in the middle of each image: (models, rows, height * width * channels) to those of the square.
+    """Crop the central square of each image, (models, rows, height * width * channels).
 
-    Of an odd rest the larger half lies below and to the right. ValueError where the image is smaller than the square.
+    The larger half of an odd margin is below and to the right. Raises ValueError if the image is smaller than the
+    square.
     """
     _check_crop(shape, side)
     down, across = middle(shape[0], side), middle(shape[1], side)
@@ -85,7 +86,7 @@ def central_crops(pixels: Tensor, shape: Shape, side: int) -> Tensor:
 
 
 def central_images(images: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
-    """The same of images (n, h, w, c): (n, side, side, c), a view of them."""
+    """Crop the central square of images (n, h, w, c): (n, side, side, c), a view."""
     height, width, channels = images.shape[1:]
     _check_crop((height, width, channels), side)
     return images[:, middle(height, side), middle(width, side)]
@@ -97,21 +98,22 @@ def middle(length: int, side: int) -> slice:
 
 
 def _check_crop(shape: Shape, side: int) -> None:
-    """ValueError unless a square of this side lies within the images."""
+    """Raise ValueError unless the images contain a square of this side."""
     height, width, _ = shape
     if not 1 <= side <= min(height, width):
-        raise ValueError(f"crop is {side}; of images of {height} x {width} it must be from 1 to {min(height, width)}")
+        raise ValueError(
+            f"crop is {side}; it must be at most the side of {height} x {width} images, from 1 to {min(height, width)}"
+        )
 
 
 class CrossEntropy:
     """A network learns the class of an image.
 
-    The loss is -log softmax(logits)[label], in nats; a minibatch's is the mean. Pixels enter as [0, 1]; with
-    `augmentation`, training sees them changed afresh in every minibatch.
+    The loss is -log softmax(logits)[label], in nats; that of a minibatch is the mean. Pixels are scaled to [0, 1]; with
+    `augmentation`, training changes them at random in every minibatch.
 
-    With `crop` above 0 the network, whose images are squares of that side, sees parts of larger images of this `shape`:
-    in training at a random place, afresh in every minibatch and before any other change, in evaluation the central
-    ones.
+    With `crop` above 0, the network takes squares of that side from larger images of this `shape`: random ones in every
+    minibatch of training, before any other change, and central ones in evaluation.
     """
 
     total = False
@@ -125,12 +127,12 @@ class CrossEntropy:
         self.shape = shape or architecture.shape
         if crop:
             if shape is None:
-                raise ValueError(f"crop is {crop}; the shape of the images that are cropped must be given too")
+                raise ValueError(f"crop is {crop}; it requires the shape of the images to crop")
             _check_crop(shape, crop)
         expected = (crop, crop, self.shape[2]) if crop else self.shape
         if architecture.shape != expected:
             shapes = " and ".join("x".join(map(str, sizes)) for sizes in (architecture.shape, expected))
-            raise ValueError(f"the network's images and those that it is shown differ in shape: {shapes}")
+            raise ValueError(f"the images differ in shape from the network's images: {shapes}")
 
     @property
     def name(self) -> str:
@@ -163,7 +165,7 @@ class CrossEntropy:
         return -log_p.gather(2, batch.labels[..., None])[..., 0]
 
     def training_pixels(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        """The pixels of a minibatch as training sees them: cropped, in [0, 1], changed."""
+        """Return the pixels of a minibatch in training: cropped, in [0, 1] and augmented."""
         draws = batch.mode.draws
         pixels = batch.pixels
         if self.crop:
@@ -181,12 +183,12 @@ class CrossEntropy:
         return -log_p.gather(2, batch.labels[..., None])[..., 0], log_p.argmax(2) == batch.labels
 
     def log_p(self, tensors: Mapping[str, Tensor], pixels: Tensor, mode: Mode) -> Tensor:
-        """The log probability of every class: (models, rows, classes)."""
+        """Return the log probability of every class: (models, rows, classes)."""
         return self._log_p(Layers(tensors, mode), pixels)
 
     def _log_p(self, layers: Layers, pixels: Tensor) -> Tensor:
         logits = self.architecture.logits(layers, pixels)
-        # Classes by rows, since torch's softmax over a short inner axis takes four times as long.
+        # Classes by rows, since torch's softmax over a short inner axis is four times slower.
         return torch.log_softmax(logits.mT.contiguous(), 1).mT
 
     def manual_gradient(
@@ -203,7 +205,7 @@ class CrossEntropy:
         layers = perceptron_layers(tensors)
         dtype = layers[0][0].dtype
         by = products(pixels.device, dtype)
-        # Channel by channel, as the layers take them; rows of pixels have the channels of each place side by side.
+        # Channels first, as in the layers; rows of pixels have channels last.
         rows = images(pixels[None], self.shape).reshape(len(pixels), -1)
         values = perceptron_activations(layers, rows.to(dtype, copy=True).mul_(1 / 255), by)
         log_p = torch.log_softmax(values[-1].t().contiguous(), 0)
@@ -215,5 +217,5 @@ class CrossEntropy:
 
 
 def unit(tensors: Mapping[str, Tensor], pixels: Tensor) -> Tensor:
-    """The pixels in [0, 1], in the precision of the weights."""
+    """Scale pixels to [0, 1], in the precision of the weights."""
     return pixels.to(next(iter(tensors.values())).dtype).mul_(1 / 255)

@@ -1,28 +1,28 @@
-"""A user's own model of the density of images, such as a flow or a diffusion model with its bound, and its training.
+"""A user's model of the density of images, such as a flow or a diffusion model with a bound, and its training.
 
-`package.module:factory` names a function: factory(shape), with shape (channels, height, width), makes a
+`package.module:factory` names a function: factory(shape), with shape (channels, height, width), returns a
 torch.nn.Module. Its images are float32 (rows, channels, height, width), its numbers are in nats:
 
-    log_prob(images) -> (rows,)   the log density of what it sees, or an estimate or a bound of it
-    loss(images) -> (rows,)       what training minimises, summed over a minibatch; -log_prob(images) without it
-    sample(count) -> images       (count, channels, height, width) of what it sees; without it, no images are drawn
-    sees = "dequantised"          what it sees of a byte
+    log_prob(images) -> (rows,)   log density of its inputs, or an estimate or a bound of it
+    loss(images) -> (rows,)       training loss, summed over a minibatch; -log_prob(images) by default
+    sample(count) -> images       (count, channels, height, width) in the form of its inputs; without it, no samples
+    sees = "dequantised"          conversion of a byte to an input
 
-`sees`, `loss` and `sample` may be left out. What a module sees of a byte is, afresh in every step of training,
+`sees`, `loss` and `sample` are optional. The input for a byte is, drawn again in every step of training,
 
 - "dequantised": (byte + u) / 256, u uniform, in (0, 1);
 - "binary": 1 with probability byte / 255, else 0;
 - "logit": logit(0.05 + 0.9 (byte + u) / 256).
 
-Log densities of that become those of the bytes here, by the change of variables: log_prob does nothing about it. In
-evaluation every observation has one fixed view that all models share, or a view for each model.
+This module converts log densities of inputs to log densities of bytes by the change of variables; log_prob must not.
+In evaluation, every observation has one fixed input that all models share, or one input per model.
 
-Random numbers come from torch's generator, on the device of the images: the initial weights are those of one seed, and
-so are a step of training, `sample`, and log_prob of a block of 128 observations (rows 0 to 127 of the data set, 128 to
-255, ...), each for one model. So no result depends on what else is computed. Constants of the module should be
-buffers, which move to the device and are kept with the weights. In evaluation mode each row is evaluated by itself, at
-most 128 at a time. Several models are trained in one pass where torch.vmap gives the same as each alone, without random
-numbers of the module's own.
+Random numbers come from torch's generator on the device of the images. It is seeded for the initial weights, for each
+step of training, for `sample`, and for log_prob of each block of 128 observations (rows 0 to 127 of the data set, 128
+to 255, ...), separately for each model, so that no result depends on other computations. Constants of the module should
+be buffers, which move to the device and are stored with the weights. In evaluation mode, rows must be independent, at
+most 128 at a time. Several models are trained in one pass if torch.vmap yields the same results as single models, and
+if the module draws no random numbers.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ SEES: Mapping[str, Callable[[Shape], Preparation]] = {
     "binary": lambda shape: Binary(shape, padding=0),
     "logit": lambda shape: Logit(shape, mirrored=False),
 }
-SAMPLED = 256  # images at a time
+SAMPLED = 256  # samples at a time
 
 
 class DensityModule:
     """The density model that a user's factory makes for images (height, width, channels).
 
-    It is tried on a few images. ValueError, in one line, where it cannot be used.
+    The model is tested on a few images. Raises ValueError if it cannot be used.
     """
 
     def __init__(self, text: str, shape: Shape) -> None:
@@ -66,14 +66,14 @@ class DensityModule:
             raise ValueError(f"network {text} has no method log_prob(images)")
         self.log_prob = Method(self.module, "log_prob", "log densities", tried, chancy=True)
         if self.log_prob.tried.isposinf().any():
-            raise ValueError(f"{self.log_prob.whose} makes inf of {TRIED} images; densities are finite")
+            raise ValueError(f"{self.log_prob.whose} returns inf for {TRIED} images; densities must be finite")
         own_loss = self._can("loss")
         self._loss = Method(self.module, "loss", "losses", tried, chancy=True) if own_loss else self.log_prob
         self._loss.check_gradients()
 
     @property
     def weights(self) -> Mapping[str, Weight]:
-        """Every tensor of the module."""
+        """Return every tensor of the module."""
         return self.module.weights
 
     @property
@@ -82,20 +82,20 @@ class DensityModule:
         return self._loss.stackable
 
     def losses(self, layers: Layers, images: Tensor) -> Tensor:
-        """The losses of training, (models, rows), of images as seen, (models, rows, channels, height, width)."""
+        """Return the training losses (models, rows) of inputs (models, rows, channels, height, width)."""
         outputs = self._loss.compute(layers, images)
         return -outputs if self._loss is self.log_prob else outputs
 
     def check_samples(self) -> None:
-        """Raise ValueError, in one line, unless images can be drawn from the module."""
+        """Raise ValueError unless the module can draw samples."""
         if not self._can("sample"):
-            raise ValueError(f"network {self.name} has no method sample(count), so that no images can be drawn of it")
+            raise ValueError(f"network {self.name} has no method sample(count), which drawing samples requires")
         tensors = {name: torch.from_numpy(values) for name, values in self.module.initial(0).items()}
         if not torch.equal(self.samples(tensors, TRIED, 0), self.samples(tensors, TRIED, 0)):
             raise ValueError(f"network {self.name}: sample does not follow torch's seed; draw with torch alone")
 
     def samples(self, tensors: Mapping[str, Tensor], count: int, seed: int) -> Tensor:
-        """Images of one model, with tensors (*shape), in [0, 1]: (count, height * width * channels)."""
+        """Draw images in [0, 1] from one model with tensors (*shape): (count, height * width * channels)."""
         parts = []
         with drawing(seed, next(iter(tensors.values())).device), torch.no_grad():
             for start in range(0, count, SAMPLED):
@@ -110,9 +110,9 @@ class DensityModule:
         expected = (count, *self.preparation.seen_shape)
         shape = tuple(images.shape) if isinstance(images, Tensor) else kind(images)
         if not isinstance(images, Tensor) or shape != expected:
-            raise ValueError(f"network {self.name}: sample makes {shape} for {count}; it must make images {expected}")
+            raise ValueError(f"network {self.name}: sample returns {shape} for {count}; expected images {expected}")
         if images.isnan().any():
-            raise ValueError(f"network {self.name}: sample makes not-a-numbers")
+            raise ValueError(f"network {self.name}: sample returns NaN")
         return images
 
     def _can(self, name: str) -> bool:
@@ -125,7 +125,7 @@ class DensityModule:
         return SEES[sees](shape)
 
     def _trial(self, shape: Shape) -> Tensor:
-        """Random bytes as the module sees them."""
+        """Return random bytes as inputs of the module."""
         stream = torch.Generator().manual_seed(0)
         pixels = torch.randint(256, (1, TRIED, shape[0] * shape[1] * shape[2]), dtype=torch.uint8, generator=stream)
         seen = self.preparation.to_model_inputs(pixels, CounterRng(torch.zeros(1, dtype=torch.int64)), torch.float32)
@@ -134,19 +134,19 @@ class DensityModule:
 
 @cache
 def density_module_of(name: str, shape: Shape) -> DensityModule:
-    """The density model of this name, made and tried once per process."""
+    """Return the density model of this name, made and tested once per process."""
     return DensityModule(name, shape)
 
 
-ESTIMATED, DRAWN = -6, -7  # sites for the keys of log densities and of images, beside those of our own models
+ESTIMATED, DRAWN = -6, -7  # sites for the keys of log densities and samples, in addition to those of built-in models
 BLOCK = 128  # observations whose log densities draw from one seed, and rows evaluated at a time
 
 
 class CustomDensity:
-    """A user's own model learns the density of images (height, width, channels).
+    """The objective of a user's model of the density of images (height, width, channels).
 
-    The loss of an image is the module's `loss`, or -log_prob, in nats, of what it sees of the image in this draw. A
-    minibatch's loss is the sum. Labels are not used. `tasks.training.custom_density` describes what a module must do.
+    The loss of an image is the module's `loss`, or -log_prob, in nats, of its input in this draw. That of a minibatch
+    is the sum. Labels are not used. The docstring of this file describes the requirements on a module.
     """
 
     total = True
@@ -167,7 +167,7 @@ class CustomDensity:
 
     @property
     def capturable(self) -> bool:
-        # Nothing in a step that vmap can compute depends on values, or on torch's generator.
+        # A step that vmap can compute depends neither on values nor on torch's generator.
         return self.stackable
 
     @property
@@ -182,9 +182,9 @@ class CustomDensity:
         return self.model.losses(Layers(tensors, batch.mode), images).to(images.dtype)
 
     def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Each row's loss in evaluation, from the one draw that the batch's mode names. Nothing is classified.
+        """Return each row's loss in evaluation, from the draw of the batch's mode, without classification.
 
-        At most 128 rows at a time: a module that takes many samples of each row takes memory for all of them.
+        Evaluates at most 128 rows at a time, since a module that takes many samples per row needs memory for all.
         """
         images, keys = self._model_inputs(tensors, batch)
         losses = []
@@ -194,10 +194,10 @@ class CustomDensity:
         return torch.cat(losses, 1).to(images.dtype), None
 
     def _model_inputs(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
-        """The batch as the models see it, (models, rows, channels, height, width), and the keys of its draws."""
+        """Return the models' inputs, (models, rows, channels, height, width), and the keys of their draws."""
         draws, dtype = batch.mode.draws, next(iter(tensors.values())).dtype
         if draws is None:
-            raise ValueError("what is seen is a draw: the batch's mode has no draws")
+            raise ValueError("inputs are random, but the batch's mode has no draws")
         return self._images(
             self.preparation.to_model_inputs(batch.pixels, draws, dtype, batch.mode.training)
         ), draws.keys
@@ -205,22 +205,22 @@ class CustomDensity:
     def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Estimated:
-        """The module's log_prob; how it is estimated is its own affair."""
+        """Return the module's log_prob, which the module may estimate in any way."""
         return Estimated(self.log_p(tensors, pixels, rows, members, sampling), None)
 
     def log_p(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Tensor:
-        """The module's log_prob of what it sees, converted to bytes. ValueError where it is NaN or inf.
+        """Return the module's log_prob, converted to bytes. Raises ValueError for NaN and inf.
 
         Rows are evaluated in blocks of 128 by their numbers. Random numbers come from a seed of the model and the
-        block, and a row has its place in the block even where the others are missing; so an estimate does not depend on
-        the rows estimated beside it. Of `sampling`, only the view bears on a user's module.
+        block, and a row keeps its position in the block even if other rows are missing, so that an estimate does not
+        depend on the other rows. A user's module uses only the view of `sampling`.
         """
         dtype = next(iter(tensors.values())).dtype
         log_p = torch.empty(len(members), len(pixels), dtype=torch.float64, device=pixels.device)
         numbers = rows // BLOCK
-        with torch.no_grad():  # inference mode would take autograd from modules that need it for a log density
+        with torch.no_grad():  # inference mode would disable autograd in modules that use it for a log density
             for number in torch.unique(numbers).tolist():
                 part = (numbers == number).nonzero()[:, 0]
                 x = model_inputs(self.preparation, pixels[part], rows[part], members, sampling, dtype)
@@ -232,7 +232,7 @@ class CustomDensity:
         return log_p
 
     def _log_prob(self, layers: Layers, images: Tensor, places: Tensor) -> Tensor:
-        """log_prob of images (models, rows, channels, height, width) at these places (rows,) of their block."""
+        """Return log_prob of images (models, rows, channels, height, width) at these places (rows,) of their block."""
         if not self.model.log_prob.random(training=False):
             return self.model.log_prob.compute(layers, images)
         whole = images[:, :1].expand(-1, BLOCK, -1, -1, -1).clone()
@@ -244,17 +244,17 @@ class CustomDensity:
         if wrong.any():
             model, place = wrong.nonzero()[0].tolist()
             value = float(log_p[model, place])
-            raise ValueError(f"{self.model.log_prob.whose} makes {value} of observation {int(rows[place])}")
+            raise ValueError(f"{self.model.log_prob.whose} returns {value} for observation {int(rows[place])}")
 
     def _images(self, x: Tensor) -> Tensor:
-        """(models, rows, features) as (models, rows, channels, height, width)."""
+        """Reshape (models, rows, features) to (models, rows, channels, height, width)."""
         return torch.unflatten(x, 2, self.preparation.seen_shape)
 
     def check_drawn(self) -> None:
         self.model.check_samples()
 
     def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
-        """Samples of the module as pixels: (models, count, height * width * channels) in [0, 1]."""
+        """Draw samples of the module as pixels: (models, count, height * width * channels) in [0, 1]."""
         keys = (members ^ site_key(DRAWN)).tolist()
         weights = [{name: tensor[model].detach() for name, tensor in tensors.items()} for model in range(len(keys))]
         return torch.stack([self.model.samples(own, count, key) for own, key in zip(weights, keys, strict=True)])

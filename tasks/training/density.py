@@ -1,10 +1,10 @@
-"""Training models of the density of images: the task that density audits plan their models with.
+"""Training of models of the density of images: the task that density audits use to plan their models.
 
-Published training: Adam at torch's defaults but for the learning rate, 64 images a step, a fixed number of epochs, the
-loss summed over a minibatch; log p of every observation at some of the epochs. Van den Burg & Williams 2021, "On
-memorization in probabilistic deep generative models", algorithm 1 and supplement B.
+Published training: Adam with torch's defaults except for the learning rate, 64 images per step, a fixed number of
+epochs, the loss summed over a minibatch; log p of every observation at some of the epochs. Van den Burg & Williams
+2021, "On memorization in probabilistic deep generative models", algorithm 1 and supplement B.
 
-Planning a training imports no torch; computing one does.
+Planning a training does not import torch.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ if TYPE_CHECKING:
 FITTED = pa.schema(
     [
         ("seed", pa.int64()),
-        ("partition", pa.int64()),  # the seed of the partition whose fold was left out; null where none was
+        ("partition", pa.int64()),  # seed of the partition whose fold was left out; null if none was
         ("fold", pa.int32()),
-        ("row", pa.int64()),  # the one observation left out; null where none was
+        ("row", pa.int64()),  # the observation left out; null if none was
         ("epoch", pa.int32()),  # from 1
-        ("train_loss", pa.float64()),  # mean over the epoch's images, each as it was trained on, in nats
+        ("train_loss", pa.float64()),  # mean over the epoch's images in training, in nats
         ("test_loss", pa.float64()),  # mean over the test split
         ("epsilon", pa.float64()),  # of (epsilon, delta) differential privacy, spent by then; null without
-        ("log_p", pa.large_list(pa.float32())),  # of every observation, in nats; null at epochs not asked for
-        # (sum of weights)^2 / sum of their squares, of each of these: how many samples it is effectively from, at most
-        # those drawn. Null where log p is, and of models that are not evaluated by importance sampling.
+        ("log_p", pa.large_list(pa.float32())),  # of every observation, in nats; null at epochs not requested
+        # (sum of weights)^2 / sum of their squares for each of these: the effective number of samples, at most the
+        # number drawn. Null if log p is, and for models that are not evaluated by importance sampling.
         ("effective_samples", pa.large_list(pa.float32())),
-        ("samples", pa.large_binary()),  # float32 (drawn, h, w, c) in [0, 1], at the last epoch; null where none
+        ("samples", pa.large_binary()),  # float32 (drawn, h, w, c) in [0, 1], at the last epoch; null if none
     ]
 )
 
 
-# Of trainings whose codes are fitted to each observation: effective_samples is of these, and beside it stands what it
-# is with the encoder's own.
+# For trainings whose codes are fitted to each observation, effective_samples refers to the fitted codes, and another
+# column to the encoder's codes.
 REFINED = FITTED.append(pa.field("encoder_effective_samples", pa.large_list(pa.float32())))
 
 
@@ -69,16 +69,16 @@ OF_OBSERVATIONS = ("log_p", "effective_samples", "encoder_effective_samples")
 
 
 def is_fitted(table: pa.Table) -> bool:
-    """Whether a table is of a training."""
+    """Whether a table belongs to a training."""
     return bool(table.num_rows) and (table.schema.equals(FITTED) or table.schema.equals(REFINED))
 
 
 @dataclass
 class Evaluation:
-    """A model's results so far: log p of every observation and its effective number of samples, by epoch, and the
-    images drawn from it.
+    """The current results of a model: log p of every observation and its effective number of samples, by epoch, and
+    its samples.
 
-    After an `error` the model is not evaluated again.
+    After an `error`, the model is not evaluated again.
     """
 
     log_p: dict[int, NDArray[np.float32]] = field(default_factory=dict)
@@ -89,9 +89,9 @@ class Evaluation:
 
 
 class Evaluator:
-    """Evaluates every model of a call at its epochs, and keeps the results by its place among `configs`.
+    """Evaluates every model of a call at its epochs, and stores the results by its position in `configs`.
 
-    A model that cannot be evaluated fails alone: the models evaluated beside it keep their results.
+    If a model cannot be evaluated, only this model fails.
     """
 
     def __init__(self, learning: DensityObjective, configs: Sequence[DensityTraining], images: Images) -> None:
@@ -104,7 +104,7 @@ class Evaluator:
         self.sampling = Sampling(first.samples, first.view, first.afresh, refine=refine) if first else Sampling()
 
     def watch(self, seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
-        """Evaluate the models of a stack that have reached an epoch at which they are evaluated."""
+        """Evaluate the models of a stack that have reached an epoch of evaluation."""
         sound = [place for place, (index, _) in enumerate(seen) if self._evaluation(index).error is None]
         self._record([place for place in sound if seen[place][1] in self._config(seen[place]).recorded], seen, tensors)
         for place in sound:
@@ -131,7 +131,7 @@ class Evaluator:
                     f"log p of observation {wrong[0]} is {values[wrong[0]]} after epoch {epoch}"
                 )
             else:
-                # Copied: a view would keep the results of all models in memory until the last of them ends.
+                # A view would keep the results of all models in memory until the last one ends.
                 evaluation.log_p[epoch] = values.copy()
                 if effective is not None:
                     evaluation.effective_samples[epoch] = effective[number].copy()
@@ -141,8 +141,8 @@ class Evaluator:
     def _estimate_densities(
         self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, NDArray[np.float32] | None]:
-        """log p of every observation by the chosen models, and effective numbers of samples, of fitted codes and of the
-        encoder's where these are two: (chosen, observations) each."""
+        """Return log p of every observation by the chosen models, and effective numbers of samples with fitted codes
+        and, if different, with the encoder's codes: (chosen, observations) each."""
         import torch
 
         some, members = self._select_models(chosen, seen, tensors)
@@ -172,7 +172,7 @@ class Evaluator:
     def _select_models(
         self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
     ) -> tuple[Mapping[str, Tensor], Tensor]:
-        """The chosen models' tensors and keys."""
+        """Return the chosen models' tensors and keys."""
         import torch
 
         from tasks.models.counter_rng import member_key
@@ -186,7 +186,7 @@ class Evaluator:
 
 
 def observations(config: DensityTraining, images: Images, device: torch.device) -> Tensor:
-    """The images whose log p is estimated, (n, h w c) uint8, from the data that training keeps on the device."""
+    """Return the images whose log p is estimated, (n, h w c) uint8, from the training data on the device."""
     from tasks.training.device_data import resident
 
     data = resident(images, device)
@@ -196,7 +196,7 @@ def observations(config: DensityTraining, images: Images, device: torch.device) 
 def density_table(
     config: DensityTraining, history: Sequence[Epoch], evaluation: Evaluation, epsilons: Sequence[float] | None = None
 ) -> pa.Table:
-    """The FITTED or REFINED table of a trained model; `epsilons` are the privacy spent by the end of each epoch."""
+    """Return the FITTED or REFINED table of a trained model; `epsilons` is the privacy spent by each epoch."""
     schema = REFINED if isinstance(config, RefinedTraining) else FITTED
     fold = config.held_out if isinstance(config.held_out, Fold) else None
     row = config.held_out.row if isinstance(config.held_out, Row) else None
@@ -222,7 +222,7 @@ def density_table(
 
 
 def lists(arrays: Sequence[NDArray[np.float32] | None]) -> pa.Array:
-    """A column of lists of numbers, null where there is none; the numbers are not copied one by one."""
+    """Return a column of lists of numbers, null for None, without copying single numbers."""
     lengths = [0 if values is None else len(values) for values in arrays]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     present = [values for values in arrays if values is not None]
@@ -232,7 +232,8 @@ def lists(arrays: Sequence[NDArray[np.float32] | None]) -> pa.Array:
 
 
 def batch_key(config: DensityTraining) -> DensityTraining:
-    """What trainings must share to be computed together: all but seed, learning rate, held-out data and evaluations."""
+    """Return the settings that trainings in one call must share: all except seed, learning rate, held-out data and
+    evaluations."""
     return replace(config, seed=0, held_out=None, recorded=(), learning_rate=1.0, drawn=0)
 
 
@@ -240,14 +241,14 @@ def train_many(
     configs: Sequence[DensityTraining],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's FITTED table, or the exception that ended it alone, as it ends. All must have one batch key."""
+    """Yield each training's FITTED table, or its exception, as it ends. All must have the same batch key."""
     from tasks.datasets.catalog import load
     from tasks.training.density_objective import generative
 
     first = configs[0]
     if len({batch_key(config) for config in configs}) > 1:
         raise ValueError(
-            "trainings that differ in more than seed, learning rate and what is held out and asked cannot share a call"
+            "trainings that differ in more than seed, learning rate, held-out data and evaluations cannot share a call"
         )
     images = load(first.data)
     learning = generative(first.model, images, first.outliers, first.width)
@@ -263,7 +264,7 @@ def train_many(
     evaluator = Evaluator(learning, [configs[index] for index in order], images)
     spec = Spec(learning, first.recipe, images, evaluator.watch)
     outcomes: Iterator[Outcome]
-    if first.privacy is not None:  # a private training is never broken into links
+    if first.privacy is not None:  # a private training is never divided into links
         from tasks.training import dp_sgd
 
         steps = {index: private_steps(configs[index], members[index]) for index in order}
@@ -282,7 +283,7 @@ def train_many(
 
 
 def work(config: DensityTraining) -> Work:
-    """What the training and its estimates of log p compute."""
+    """Return the work of the training and its estimates of log p."""
     from tasks.datasets.catalog import load
 
     images = load(config.data)
@@ -299,28 +300,28 @@ def work(config: DensityTraining) -> Work:
 
 @task(version=2, name="generator.fit", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
 def fit(config: DensityTraining, inputs: Inputs) -> pa.Table:
-    """The losses of a training and its model's log p of every observation, with how it was estimated (FITTED)."""
+    """Train a model and return its losses and log p of every observation (FITTED)."""
     return single_table(train_many, config, inputs)
 
 
 def member_of(config: DensityTraining, images: Images) -> Member:
-    """The member with the rows it trains on; ValueError where the held-out row is not among the observations."""
+    """Return the member with its training rows. Raises ValueError if the held-out row is not an observation."""
     rows = trained_on(config, examples(config, images), joined_copies(config, images))
     return Member(config.seed, rows, learning_rate=config.learning_rate)
 
 
 def private_steps(config: DensityTraining, member: Member) -> int:
-    """Steps of a private epoch: the same number with a row as without it, so that both are one mechanism."""
+    """Return the steps of a private epoch: the same with and without a row, so that both are one mechanism."""
     return minibatches(len(member.rows) + isinstance(config.held_out, Row), config.batch)
 
 
 def chain_state(config: DensityTraining) -> Linked:
-    """The states a training may continue from: those of the same training, for any number of epochs and evaluations."""
+    """Return the states that a training may continue from: of the same training, for any epochs and evaluations."""
     same = replace(config, epochs=1, recorded=(), drawn=0)
     return Linked(f"{same} {same.recipe}", latest(config))
 
 
 def latest(config: DensityTraining) -> int:
-    """The last epoch that a training may continue from: the one before its first evaluation."""
+    """Return the last epoch that a training may continue from: the one before its first evaluation."""
     evaluated = (*config.recorded, *((config.epochs,) if config.drawn else ()))
     return min(evaluated) - 1 if evaluated else config.epochs

@@ -1,6 +1,6 @@
-"""The config of one training of a density model: its images, what it leaves out, and how the model is evaluated.
+"""The configuration of one training of a density model: its images, the held-out rows, and the evaluation.
 
-A fold that it leaves out is one of a random partition of the rows: of ours, or of one that the released code drew.
+A held-out fold belongs to a random partition of the rows: of Engram, or of the released code.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 
 def fold_of(seed: int, rows: int, folds: int) -> NDArray[np.int32]:
-    """The fold of every row, (rows,), each in [0, folds): the partition of this seed.
+    """Return the fold of every row, (rows,), each in [0, folds), in the partition of this seed.
 
-    Every partition into folds of rows / folds, to within one, is equally likely. ValueError for more folds than rows.
+    All partitions into folds of rows / folds, to within one, are equally likely. Raises ValueError for more folds than
+    rows.
     """
     if not 1 <= folds <= rows:
         raise ValueError(f"folds is {folds}; it must be from 1 to the number of rows, {rows}")
@@ -44,8 +45,8 @@ REPETITIONS = FOLDS = 10
 SHUFFLE_SEEDS = 10_000  # of the shuffles
 
 LOW = 2**32 - 1
-# Of each word: its first shift, the shift back, the bits that are kept of its lower 32, and their shift; and its factor
-# of the seed plus one.
+# For each word: its first shift, the shift back, the bits kept of its lower 32 and their shift, and the factor of the
+# seed plus one.
 WORDS = (
     (6, 13, 0xFFFFFFFE, 18, 2),
     (2, 27, 0xFFFFFFF8, 2, 8),
@@ -55,11 +56,10 @@ WORDS = (
 
 
 def sync_rng_numbers(seed: int) -> Iterator[int]:
-    """The numbers that the generator of this seed draws, each in [0, 2^32); the seed is in [0, 2^32 - 1).
+    """Yield the numbers of the generator of this seed, each in [0, 2^32); the seed is in [0, 2^32 - 1).
 
-    It is L'Ecuyer's LFSR113 in the form of the package SyncRNG (1.3.1 to 1.3.4, which draw alike): its four words
-    are of 64 bits and keep what is shifted out of the lower 32, so that it draws other numbers than the published
-    generator.
+    This is L'Ecuyer's LFSR113 as implemented by the package SyncRNG (1.3.1 to 1.3.4, which are equivalent): its four
+    words have 64 bits and keep the bits shifted out of the lower 32, so that it differs from the published generator.
     L'Ecuyer 1999, "Tables of maximally equidistributed combined LFSR generators".
     """
     words = [factor * (seed + 1) for *_, factor in WORDS]
@@ -75,13 +75,13 @@ def sync_rng_numbers(seed: int) -> Iterator[int]:
 
 
 def number_below(count: int, drawn: Iterator[int]) -> int:
-    """A number in [0, count), each equally likely: the first that is no part of an incomplete round of `count`."""
+    """Return a uniform number in [0, count): the first one that is not in an incomplete round of `count`."""
     rounds = 2**32 - 2**32 % count
     return next(number for number in drawn if number < rounds) % count
 
 
 def shuffle_rows(rows: int, seed: int) -> list[int]:
-    """0 to rows - 1, shuffled by the generator of this seed."""
+    """Return 0 to rows - 1, shuffled by the generator of this seed."""
     drawn, order = sync_rng_numbers(seed), list(range(rows))
     for last in range(rows - 1, 0, -1):
         other = number_below(last + 1, drawn)
@@ -89,16 +89,16 @@ def shuffle_rows(rows: int, seed: int) -> list[int]:
     return order
 
 
-@lru_cache(maxsize=REPETITIONS)  # of 60,000 rows it takes a tenth of a second, and every fold's training asks
+@lru_cache(maxsize=REPETITIONS)  # takes a tenth of a second for 60,000 rows, and every fold's training uses it
 def released_fold_of(repetition: int, rows: int, folds: int = FOLDS, seed: int = RELEASED_SEED) -> NDArray[np.int32]:
-    """The fold of every row, (rows,), each in [0, folds), in the repetition of this number, from 0. Read-only.
+    """Return the read-only fold of every row, (rows,), each in [0, folds), in a repetition, counted from 0.
 
-    These are the partitions that the released code of "On memorization in probabilistic deep generative models" draws.
-    One generator, of seed 42, gives a number for each repetition; modulo 10,000 it is the seed of another generator,
-    which shuffles the rows (Fisher & Yates, from the last place down). The folds are consecutive runs of the shuffled
-    rows, and the first rows % folds of them have one row more than the others.
+    These are the partitions of the released code of "On memorization in probabilistic deep generative models". A
+    generator of seed 42 yields a number for each repetition; modulo 10,000 it is the seed of another generator, which
+    shuffles the rows (Fisher & Yates, from the last position down). The folds are consecutive ranges of the shuffled
+    rows, and the first rows % folds folds have one additional row.
 
-    ValueError for more folds than rows, or a repetition below 0. Van den Burg & Williams 2021,
+    Raises ValueError for more folds than rows, or a repetition below 0. Van den Burg & Williams 2021,
     github.com/alan-turing-institute/memorization (scripts/seed_generator.py, dataset.py and Makefile: ten repetitions,
     ten folds).
     """
@@ -130,13 +130,13 @@ class Fold(Ranged):
             yield f"number is {self.number}; it must be from 0 to {self.folds - 1}"
 
     def fold_indices(self, rows: int) -> NDArray[np.int32]:
-        """The fold of every row in this partition, (rows,)."""
+        """Return the fold of every row in this partition, (rows,)."""
         return fold_of(self.partition, rows, self.folds)
 
 
 @dataclass(frozen=True)
 class ReleasedFold(Fold):
-    """A fold of a partition that the paper's released code draws; `partition` is its number there, from 0."""
+    """A fold of a partition of the paper's released code; `partition` is its number there, counted from 0."""
 
     generator: int = RELEASED_SEED
 
@@ -153,14 +153,14 @@ class Row(Ranged):
 
 @dataclass(frozen=True)
 class DensityTraining(Ranged):
-    """One training of a density model, and how the model is evaluated.
+    """One training of a density model, and its evaluation.
 
-    It is trained on the first `examples` training images (0: all) but for those `held_out`. The observations are these
-    training images; with the test split `asked` they are all test images, of which none is trained on, and the fold is
-    one of the training images all the same. log p of every observation is estimated with `samples` codes after the
-    epochs `recorded`. What models see of an observation is drawn from `view`, the same for all, or `afresh` for each.
-    At the end `drawn` images are drawn. `outliers` is the share of a broad component for what is atypical (0: none),
-    and `width` the factor on the units of the model's hidden layers.
+    The model is trained on the first `examples` training images (0: all) except those `held_out`. The observations are
+    these training images; if the test split is `asked`, they are all test images, which no model is trained on, while
+    the fold still refers to training images. log p of every observation is estimated with `samples` codes after the
+    epochs `recorded`. The inputs for an observation are drawn from `view`, shared by all models, or `afresh` for each.
+    After training, `drawn` samples are drawn. `outliers` is the share of a broad component for atypical images (0:
+    none), and `width` the factor on the units of the model's hidden layers.
     """
 
     data: Dataset
@@ -187,40 +187,40 @@ class DensityTraining(Ranged):
         self.model.check(self.width)
         _ = self.recipe  # its ranges are checked on construction
         if self.privacy is not None and self.model.name != "vae":
-            # Batch norm shares images within a minibatch, and of one's own model nothing is known.
-            yield f"privacy is given and model is {self.model.name}; it must be vae, whose rows never mix"
+            # Batch norm mixes the images of a minibatch, and a user's model may do so too.
+            yield f"privacy is set and model is {self.model.name}; it must be vae, whose rows never mix"
         if self.outliers and is_own(self.model.name):
-            yield f"outlier_share is {self.outliers}; it must be 0 for a model of your own, which may hold its own"
+            yield f"outlier_share is {self.outliers}; it must be 0 for your own model, which may contain such a component"
         yield from recorded_conflicts(self.recorded, self.epochs, first=1)
 
     @property
     def recipe(self) -> Recipe:
-        """How it is trained; ValueError where that is impossible. Epsilon is torch's own, which the paper kept."""
+        """The recipe of the training, with torch's epsilon as in the paper. Raises ValueError if impossible."""
         return Recipe(self.epochs, self.batch, self.learning_rate, epsilon=1e-8)
 
 
 @dataclass(frozen=True)
 class RefinedTraining(DensityTraining):
-    """The same, with the encoder's codes fitted to each observation by `refine` steps wherever log p is estimated."""
+    """A training whose encoder's codes are fitted to each observation by `refine` steps to estimate log p."""
 
     refine: Annotated[int, AtLeast(1)] = 1
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
         if is_own(self.model.name):
-            yield f"refinement_steps is {self.refine}; it must be 0 for a model of your own, which has no codes of ours"
+            yield f"refinement_steps is {self.refine}; it must be 0 for your own model, which has no built-in codes"
 
 
 def examples(config: DensityTraining, images: Images) -> int:
-    """The number of images to train on or to hold out; ValueError where the split has fewer."""
+    """Return the number of images to train on or to hold out. Raises ValueError if the split has fewer."""
     count = config.examples or len(images.train_images)
     if count > len(images.train_images):
-        raise ValueError(f"examples is {count}; {config.data.name} has {len(images.train_images)} to train on")
+        raise ValueError(f"examples is {count}; {config.data.name} has {len(images.train_images)} training images")
     return count
 
 
 def trained_on(config: DensityTraining, count: int, copies: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """The rows, of the first `count`, that are not held out.
+    """Return the rows among the first `count` that are not held out.
 
     With `copies`, the first copy of each row, exact copies are held out together.
     """
@@ -232,7 +232,7 @@ def trained_on(config: DensityTraining, count: int, copies: NDArray[np.int64] | 
             if row >= count:
                 raise ValueError(f"row {row} is held out; the rows are 0 to {count - 1}")
             if count == 1:
-                raise ValueError("the one row there is is held out; examples must be at least 2")
+                raise ValueError("the only row is held out; examples must be at least 2")
             if copies is not None:
                 return np.flatnonzero(copies != copies[row])
             return np.delete(np.arange(count), row)
@@ -240,5 +240,5 @@ def trained_on(config: DensityTraining, count: int, copies: NDArray[np.int64] | 
 
 
 def joined_copies(config: DensityTraining, images: Images) -> NDArray[np.int64] | None:
-    """The first exact copy of each row that may be trained on; None if copies are not held out together."""
+    """Return the first exact copy of each possible training row; None if copies are not held out together."""
     return first_copies(images)[: examples(config, images)] if config.joins_copies else None

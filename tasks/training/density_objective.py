@@ -1,6 +1,6 @@
 """Objectives that learn a density: their interface, variational autoencoders, and mixtures with an outlier component.
 
-A mixture frees the network from fitting atypical images: a broad density of images has the share pi, whatever the code.
+In a mixture, the network need not fit atypical images: a broad density of images has the share pi for every code.
 
     p(x | z) = (1 - pi) p_vae(x | z) + pi p_broad(x)
 
@@ -8,8 +8,8 @@ The prior integrates to one, so that the density of images is the same mixture:
 
     p(x) = integral of p(z) p(x | z) dz = (1 - pi) p_vae(x) + pi p_broad(x)
 
-Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 5, who name the idea;
-the mixture, its training and the broad density (`tasks.models.likelihoods`) are ours.
+Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 5, suggest the idea;
+the mixture, its training and the broad density (`tasks.models.likelihoods`) were developed for Engram.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from tasks.numerics.matmul import products
 from tasks.training.custom_density import CustomDensity
 from tasks.training.objective import Batch, Objective
 
-DRAWN = -5  # the place for draws of codes from the prior, beside that of tasks.models.vae
+DRAWN = -5  # site for draws of codes from the prior, in addition to those of tasks.models.vae
 DECODED = 1024  # codes at a time
 
 
 class Elbo:
-    """A variational autoencoder learns the density of images.
+    """The objective of a variational autoencoder.
 
-    The loss of an image is KL(q(z | x) || p(z)) - log p(x | z) in nats, with one z of q: the negative of a lower bound
-    on log p(x), where x is what the model sees of the image in this draw (`vae.preparation`). A minibatch's loss is the
-    sum. Labels are not used. Random numbers come from the batch's mode. Kingma & Welling 2014, eq. 10.
+    The loss of an image is KL(q(z | x) || p(z)) - log p(x | z) in nats, with one z from q: the negative of a lower
+    bound on log p(x), where x is the model's input for the image in this draw (`vae.preparation`). The loss of a
+    minibatch is the sum. Labels are not used. Random numbers come from the batch's mode. Kingma & Welling 2014, eq. 10.
     """
 
     total = True
@@ -75,11 +75,11 @@ class Elbo:
         return self.negative_bounds(layers, self.model_inputs(batch, _dtype_of(layers.tensors)), draws)
 
     def model_inputs(self, batch: Batch, dtype: torch.dtype) -> Tensor:
-        """What the models see of a batch in its draw: (models, rows, features), the same at every call."""
+        """Return the models' inputs for a batch in its draw: (models, rows, features), the same at every call."""
         return self.vae.preparation.to_model_inputs(batch.pixels, drawn_from(batch), dtype, batch.mode.training)
 
     def negative_bounds(self, layers: Layers, x: Tensor, draws: CounterRng) -> Tensor:
-        """The negative bound of every image as the models see it, (models, rows)."""
+        """Return the negative bound of every input, (models, rows)."""
         mean, log_variance = self.vae.encode(layers, x)
         z = torch.addcmul(mean, log_variance.mul(0.5).exp(), draws.normal(LATENT, mean.shape[1:], x.dtype))
         return divergence(mean, log_variance) - self.vae.decode(layers, z).log_p(x)
@@ -110,21 +110,21 @@ class Elbo:
         draws: CounterRng,
         through: Through | None = None,
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        """The result of `manual_gradient` for images as one model sees them; the losses are the negative bounds."""
+        """Return the result of `manual_gradient` for inputs of one model; the losses are the negative bounds."""
         noise = draws.normal(LATENT, (len(x), self.vae.latent), x.dtype)[0]
         return autoencoder_bound(tensors, x, noise, shares, products(x.device, x.dtype), through)
 
     def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Estimated:
-        """log p by importance sampling: see `tasks.models.importance`."""
+        """Estimate log p by importance sampling: see `tasks.models.importance`."""
         return importance.estimate_log_density(self.vae, tensors, pixels, rows, members, sampling)
 
     def check_drawn(self) -> None:
-        """Codes of the prior can always be decoded."""
+        """Accept every model, since codes of the prior can always be decoded."""
 
     def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
-        """The decoder's means for codes from the prior: (models, count, height * width * channels) in [0, 1]."""
+        """Return the decoder's means for codes from the prior: (models, count, height * width * channels) in [0, 1]."""
         codes = CounterRng(members).normal(DRAWN, (count, self.vae.latent), _dtype_of(tensors))
         layers = Layers(tensors, Mode(training=False))
         with torch.inference_mode():
@@ -136,9 +136,9 @@ class Elbo:
 
 
 def drawn_from(batch: Batch) -> CounterRng:
-    """The random numbers of a batch; ValueError where its mode has none."""
+    """Return the random numbers of a batch. Raises ValueError if its mode has none."""
     if batch.mode.draws is None:
-        raise ValueError("a bound is of a draw: the batch's mode has no draws")
+        raise ValueError("a bound requires a draw, but the batch's mode has none")
     return batch.mode.draws
 
 
@@ -149,9 +149,9 @@ def _dtype_of(tensors: Mapping[str, Tensor]) -> torch.dtype:
 SEEN = 2**24  # values of images at a time
 
 
-# The part of its gradient that every image keeps. At first the broad density explains all images better (on 32 x 32
-# binary pixels by 200 nats): without it the network would never begin to learn. Adam divides by how large gradients
-# are, so that as long as all have this part alone, it learns as fast as ever.
+# The share of its gradient that every image keeps. Initially, the broad density explains all images better (by 200 nats
+# for 32 x 32 binary pixels), and without this share the network would not start to learn. Since Adam normalises
+# gradients, training is as fast as usual while all images have only this share.
 KEPT = 1e-3
 
 
@@ -162,11 +162,11 @@ class OutlierMixture:
 
         -c log((1 - pi) exp(B)) - (1 - c) log((1 - pi) exp(B) + pi p_broad(x)) >= -log p(x),
 
-    because the logarithm rises. Its gradient in -B is c + (1 - c) r, where r is the posterior probability that x is no
-    outlier: what the broad density explains better hardly moves a weight. As ever B is estimated from one code, b; the
-    loss is concave in b, and its mean over codes lies below the loss of B: by r (1 - r) / 2 times the variance of b,
-    where that is small. With a share near 0 it is the autoencoder's own loss. Both densities are of what the model sees
-    in the same draw.
+    since the logarithm is monotonic. Its gradient in -B is c + (1 - c) r, where r is the posterior probability that x
+    is not an outlier: images that the broad density explains better hardly change the weights. As usual, B is estimated
+    from one code, b. The loss is concave in b, and its mean over codes is below the loss of B, by r (1 - r) / 2 times
+    the variance of b if that is small. For a share near 0, it is the autoencoder's loss. Both densities refer to the
+    same input.
     """
 
     total = True
@@ -221,8 +221,8 @@ class OutlierMixture:
     def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Estimated:
-        """The mixture of both densities of the bytes, the autoencoder's by importance sampling, whose number of samples
-        it is: the broad density is exact."""
+        """Return the mixture of both densities of the bytes; the effective number of samples is that of the
+        autoencoder's importance sampling, since the broad density is exact."""
         learned = self.learned.estimate_log_density(tensors, pixels, rows, members, sampling)
         log_p = learned.log_p
         preparation = self.learned.vae.preparation
@@ -238,15 +238,15 @@ class OutlierMixture:
         return Estimated(log_p, learned.effective_samples, learned.encoder_effective_samples)
 
     def check_drawn(self) -> None:
-        """Images are drawn from the autoencoder."""
+        """Accept every model, since images are drawn from the autoencoder."""
         self.learned.check_drawn()
 
     def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
-        """Images from the autoencoder alone, without the outlier component."""
+        """Draw images from the autoencoder, without the outlier component."""
         return self.learned.sample(tensors, members, count)
 
     def _losses(self, bounds: Tensor, broad: Tensor) -> tuple[Tensor, Tensor]:
-        """The losses computed from negative bounds, and their gradients with respect to the bounds."""
+        """Return the losses from negative bounds, and their gradients with respect to the bounds."""
         mixed = self._log_mixture(-bounds, broad)
         typical = (self._log_typical - bounds - mixed).exp()
         return KEPT * (bounds - self._log_typical) - (1 - KEPT) * mixed, KEPT + (1 - KEPT) * typical
@@ -256,7 +256,7 @@ class OutlierMixture:
         return torch.logaddexp(learned + self._log_typical, broad + self._log_outlier)
 
 
-WIDE: Mapping[str, Callable[[tuple[int, int, int], float], Vae]] = {"vae": mnist}  # these come in any width
+WIDE: Mapping[str, Callable[[tuple[int, int, int], float], Vae]] = {"vae": mnist}  # available in any width
 OURS: Mapping[str, Callable[[tuple[int, int, int]], Vae]] = {
     "vae": mnist,
     "conv-vae": cifar10,
@@ -270,29 +270,31 @@ class DensityObjective(Objective, Protocol):
     def estimate_log_density(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, rows: Tensor, members: Tensor, sampling: Sampling
     ) -> Estimated:
-        """The log density of every image's bytes under every model, (models, n) float64, in nats; and how many samples
-        each is effectively from, where it is by importance sampling.
+        """Return the log density of every image's bytes under every model, (models, n) float64, in nats, and the
+        effective numbers of samples of importance sampling.
 
         `pixels` are (n, height * width * channels) uint8. `rows` (n,) int64 are the images' numbers in their data set
         and `members` (models,) int64 the models' keys: both name streams of draws.
         """
 
     def check_drawn(self) -> None:
-        """Raise ValueError, in one line, where the model only has densities and cannot draw images."""
+        """Raise ValueError if the model cannot draw images."""
 
     def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
-        """Images drawn from the models, in [0, 1]: (models, count, height * width * channels)."""
+        """Draw images from the models, in [0, 1]: (models, count, height * width * channels)."""
 
 
 def generative(model: DensityModel, images: Images, outliers: float = 0.0, width: float = 1.0) -> DensityObjective:
-    """The objective of this model, in this width, for images of this shape, with this share of an outlier component.
+    """Return the objective of this model for these images, with a share `outliers` of the outlier component.
 
-    ValueError where the model does not support such images.
+    Raises ValueError if the model does not support such images.
     """
     model.check(width)
     if is_own(model.name):
         if outliers:
-            raise ValueError(f"outliers is {outliers}; it must be 0 for a model of your own, which may hold its own")
+            raise ValueError(
+                f"outliers is {outliers}; it must be 0 for your own model, which may contain such a component"
+            )
         return CustomDensity(str(model), images.shape)
     learned = Elbo(OURS[model.name](images.shape) if width == 1 else WIDE[model.name](images.shape, width))
     return OutlierMixture(learned, outliers, images.test_images) if outliers else learned

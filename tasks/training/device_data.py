@@ -1,6 +1,6 @@
-"""Training images for a device: resident there as a whole, or streamed to it minibatch by minibatch.
+"""Training images for a device: resident on the device, or streamed to it minibatch by minibatch.
 
-Both kinds give the same bytes, so that trainings on either are equal to the bit.
+Both kinds provide the same bytes, so that trainings are bitwise equal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tasks.datasets.images import Extended, Images, InMemory, PictureRows, Pictu
 from tasks.training import memory
 from tasks.worker import hardware
 
-SHARE = 0.5  # of the device's free memory that pictures may take: the rest is for the models
+SHARE = 0.5  # of the device's free memory that images may use; the rest is for the models
 
 
 class DeviceData(Protocol):
@@ -34,23 +34,23 @@ class DeviceData(Protocol):
 
     @property
     def test_count(self) -> int:
-        """Pictures of the test split."""
+        """The number of test images."""
 
     def rows(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """The pixels and labels of these training rows, of any shape (...): (..., h w c) and (...)."""
+        """Return the pixels and labels of these training rows, of any shape (...): (..., h w c) and (...)."""
 
     def test_rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """The pixels and labels of the test split's rows from `start` up to `stop`, or to its end."""
+        """Return the pixels and labels of the test rows from `start` to `stop`, or to the end."""
 
     def replace_images(
         self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
     ) -> tuple[DeviceData, list[dict[int, int]]]:
-        """The data with each member's replaced images appended; and, by member, which row replaces which."""
+        """Append each member's replaced images; return the data and, by member, the replacement of each row."""
 
 
 @dataclass(frozen=True, eq=False)
 class ResidentData:
-    """All pictures on the device: pixels (n, h w c) uint8 and labels (n,) int64."""
+    """All images on the device: pixels (n, h w c) uint8 and labels (n,) int64."""
 
     train: Tensor
     train_labels: Tensor
@@ -119,11 +119,11 @@ class StreamedData:
         return self._move_to_device(self.test.pixels(chosen)), self.test_labels[start:stop]
 
     def _move_to_device(self, images: NDArray[np.uint8]) -> Tensor:
-        """The images' bytes on the device, a row for each."""
+        """Copy the images' bytes to the device, a row per image."""
         rows = flatten(images) if images.flags.writeable else pixels(images)
         if self.device.type == "cpu":
             return rows
-        # The pinned memory is not used again before the copy has been made: torch's own allocator sees to that.
+        # torch's allocator does not reuse pinned memory before the copy is complete.
         return rows.pin_memory().to(self.device, non_blocking=True)
 
     def replace_images(
@@ -140,7 +140,7 @@ class StreamedData:
 def _append_replaced_images(
     replaced: Sequence[Mapping[int, NDArray[np.uint8]]], count: int
 ) -> tuple[list[int], list[NDArray[np.uint8]], list[dict[int, int]]]:
-    """The rows and images to append to `count` images; and, by member, the new row that replaces each row."""
+    """Return the rows and images to append to `count` images, and, by member, the new row that replaces each row."""
     rows: list[int] = []
     added: list[NDArray[np.uint8]] = []
     aliases = []
@@ -155,9 +155,9 @@ _resident: weakref.WeakKeyDictionary[PictureSet, dict[torch.device, ResidentData
 
 
 def place_images(images: PictureSet, place: torch.device) -> DeviceData:
-    """The images for a device: resident where they are in memory and fit on the device, else streamed.
+    """Place images: resident if they are in memory and fit on the device, otherwise streamed.
 
-    Images that are not in memory were opened that way, and are streamed whatever would fit.
+    Images that were not opened in memory are always streamed.
     """
     place = _one_name(place)
     if place in _resident.get(images, {}):
@@ -168,7 +168,7 @@ def place_images(images: PictureSet, place: torch.device) -> DeviceData:
 
 
 def resident(images: PictureSet, place: torch.device) -> ResidentData:
-    """The pictures on a device, copied once and kept as long as the set lives."""
+    """Return the images on a device, copied once and kept for the lifetime of the set."""
     place = _one_name(place)
     places = _resident.setdefault(images, {})
     if place not in places:
@@ -182,20 +182,20 @@ def resident(images: PictureSet, place: torch.device) -> ResidentData:
 
 
 def stream_pictures(images: PictureSet, place: torch.device) -> StreamedData:
-    """The pictures by rows, for a device."""
+    """Return the images by rows, for a device."""
     train, test = images.train, images.test
     return StreamedData(train, labels(train).to(place), test, labels(test).to(place))
 
 
 def _one_name(place: torch.device) -> torch.device:
-    """The device under the name that its tensors have: "cuda" becomes "cuda:0", so that both share one copy."""
+    """Return the device with the name that tensors use, "cuda:0" for "cuda", so that both share one copy."""
     return torch.empty(0, device=place).device
 
 
 def whole(rows: PictureRows) -> Tensor:
-    """All pixels, (n, h w c), in memory of their own."""
+    """Return a copy of all pixels, (n, h w c)."""
     if isinstance(rows, InMemory):
-        return pixels(rows.images)  # in one piece
+        return pixels(rows.images)  # contiguous
     return flatten(rows.pixels(np.arange(len(rows))))
 
 
@@ -204,7 +204,7 @@ def labels(rows: PictureRows) -> Tensor:
 
 
 def pixels(images: NDArray[np.uint8]) -> Tensor:
-    """The images' bytes, a row for each; copied, because torch has no read-only tensors."""
+    """Return a copy of the images' bytes, a row per image, since torch has no read-only tensors."""
     return flatten(np.array(images))
 
 

@@ -1,16 +1,16 @@
 """Training with differential privacy: DP-SGD, by opacus.
 
-Every step draws each row with the probability 1 / (steps of an epoch) (Poisson sampling), clips each row's gradient to
-the norm `clip`, adds up what is left, and adds normal noise, whose size is such that all epochs together are (epsilon,
-delta) differentially private; Adam goes on from there. Abadi et al. 2016, "Deep learning with differential privacy",
-algorithm 1. What is spent is counted by the privacy loss distribution: Gopi et al. 2021, "Numerical composition of
+Every step samples each row with probability 1 / (steps of an epoch) (Poisson sampling), clips each row's gradient to
+the norm `clip`, and adds normal noise to the sum. The noise is such that all epochs together are (epsilon, delta)
+differentially private. Adam then uses this gradient. Abadi et al. 2016, "Deep learning with differential privacy",
+algorithm 1. The privacy spent is computed by the privacy loss distribution: Gopi et al. 2021, "Numerical composition of
 differential privacy".
 
-The guarantee is that the weights after any step reveal little about whether a row was present to anyone who does not
-know the seed. Noise and rows are drawn from the config's seed, so that a result can be reproduced, by a generator that
-is not cryptographic, in floating-point numbers (opacus calls this `secure_mode` off): this is for measuring what
-differential privacy does, not for releasing a model. The number of rows is public, and so is the test split. Noise
-depends on the number of rows: epsilon is that of each training by itself.
+The guarantee: without the seed, the weights after any step reveal little about the presence of a row. For reproducible
+results, noise and rows are drawn from the config's seed by a generator that is not cryptographic, in floating-point
+numbers (opacus: `secure_mode` off). Use this to measure the effect of differential privacy, not to release a model. The
+number of rows and the test split are public. Noise depends on the number of rows: epsilon applies to each training
+separately.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ Makers = Mapping[str, Callable[[], nn.Module]]  # a new module of each layer, by
 
 
 class Network(nn.Module):
-    """The weights in modules, by the same names; called with a batch, each row's loss (rows,).
+    """The weights in modules, by the same names; calling it with a batch returns each row's loss (rows,).
 
-    The dense and the convolutional layers are modules, whose rows opacus can tell apart; `makers` finds them by
-    applying the objective to one image. Everything else that an objective does (activations, pooling, dropout, draws)
-    is computed as without privacy; it must keep rows apart, which batch norm does not.
+    Dense and convolutional layers are modules, for which opacus computes gradients per row; `makers` finds them by
+    applying the objective to one image. All other operations (activations, pooling, dropout, draws) are computed as
+    without privacy; they must keep rows independent, unlike batch norm.
     """
 
     def __init__(self, learning: ByLayers, makers: Makers, start: Mapping[str, Any]) -> None:
@@ -62,7 +62,7 @@ class Network(nn.Module):
 
 
 class ModuleLayers(Layers):
-    """The layers of one model, of which the dense and the convolutional ones are its modules."""
+    """The layers of one model, with modules for dense and convolutional layers."""
 
     def __init__(self, network: nn.Module, mode: Mode) -> None:
         super().__init__({name: value[None] for name, value in network.named_parameters()}, mode)
@@ -74,12 +74,12 @@ class ModuleLayers(Layers):
 
     def apply_conv(self, name: str, x: Tensor, /, *_: object) -> Tensor:
         result: Tensor = self._network.get_submodule(name)(x)
-        # Copied: what a hooked module returns must not be changed in place, as an activation may.
+        # The output of a module with hooks must not be changed in place, which an activation may do.
         return result.clone()
 
 
 class _Outline(Layers):
-    """Layers that record how to make a module of each that may be one."""
+    """Layers that record how to make a module of each dense and convolutional layer."""
 
     def __init__(self, tensors: Mapping[str, Tensor], mode: Mode) -> None:
         super().__init__(tensors, mode)
@@ -101,7 +101,7 @@ class _Outline(Layers):
 
 
 def makers(spec: Spec, learning: ByLayers, data: ResidentData) -> Makers:
-    """How to make the modules of the objective's layers; ValueError where it has others, as batch norm's."""
+    """Return factories for the modules of the objective's layers. Raises ValueError for other layers, as batch norm."""
     start = {
         name: torch.from_numpy(values).to(data.device)[None]
         for name, values in _copy_arrays(learning.initial(0)).items()
@@ -118,23 +118,23 @@ def makers(spec: Spec, learning: ByLayers, data: ResidentData) -> Makers:
 
 def refusal(spec: Spec) -> str:
     return (
-        f"privacy is given and what learns is the {spec.learning.name}; only networks of dense and convolutional "
-        "layers, without batch norm, have a private form"
+        f"privacy is set and the model is {spec.learning.name}; privacy requires a network of dense and convolutional "
+        "layers without batch norm"
     )
 
 
 def _uninitialised_module(kind: type[nn.Module], *sizes: int, **settings: Any) -> nn.Module:
-    """A module with weights yet to be loaded: to begin them at random would draw from torch's ambient stream."""
+    """Make a module without initial weights, which would be drawn from torch's global random stream."""
     return nn.utils.skip_init(kind, *sizes, **settings)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def _copy_arrays(start: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same arrays in memory of their own, since torch has no read-only tensors."""
+    """Copy the arrays, since torch has no read-only tensors."""
     return {name: values.copy() for name, values in start.items()}
 
 
 ACCOUNTANT = "prv"
-TOLERANCE = 0.01  # of epsilon: so much of it at most is left unspent
+TOLERANCE = 0.01  # of epsilon: the largest unspent share
 
 
 def train_many(
@@ -144,13 +144,13 @@ def train_many(
     steps: Sequence[int],
     place: torch.device | None = None,
 ) -> Iterator[Outcome]:
-    """Yield each member's index with its trained model, or with the error that ended it alone.
+    """Yield each member's index with its trained model or its error.
 
-    `steps` are the steps of an epoch, by member: the same number with a row as without it, so that both are one
-    mechanism. `spec.watch` is called after every epoch. ValueError where the objective has no private form. On a CPU a
-    step of the density models' published network takes four times as long as one without privacy (24 against 6 ms of
-    one core): torch's products, two passes back (to the norms of the rows' gradients, then to the sum of the clipped
-    ones) and noise for every weight. The noise that is needed is computed first, in 0.4 to 10 s.
+    `steps` are the steps of an epoch, by member: the same with and without a row, so that both are one mechanism.
+    `spec.watch` is called after every epoch. Raises ValueError if the objective has no private form. On a CPU, a step
+    of the density models' published network takes four times as long as without privacy (24 instead of 6 ms of one
+    core): torch's products, two backward passes (for the norms of the rows' gradients, then for the sum of the clipped
+    gradients) and noise for every weight. Computing the noise multiplier first takes 0.4 to 10 s.
     """
     place = place or hardware.device()
     check(spec, members)
@@ -176,21 +176,21 @@ def train_many(
 def train_by_index(
     spec: Spec, members: Mapping[int, Member], privacy: Privacy, steps: Mapping[int, int]
 ) -> Iterator[Outcome]:
-    """`train_many` for members by number: each outcome comes with its member's number instead of its place."""
+    """Run `train_many` for members by number: each outcome has its member's number instead of its position."""
     numbers = list(members)
     for place, outcome in train_many(spec, list(members.values()), privacy, [steps[number] for number in numbers]):
         yield numbers[place], outcome
 
 
 def _check_whole(members: Sequence[Member]) -> None:
-    """ValueError where a member is a link of a chain."""
+    """Raise ValueError if a member is a link of a chain."""
     for index, member in enumerate(members):
         if member.returns_state or {member.start, member.until, member.after} != {None}:
-            raise ValueError(f"privacy is given and member {index} is a link of a chain; it must train in one go")
+            raise ValueError(f"privacy is set and member {index} is a link of a chain; privacy requires a single job")
 
 
 def _private_form(spec: Spec) -> ByLayers:
-    """The objective, if it can be computed through layers in which every row has a gradient of its own."""
+    """Return the objective if its layers yield a gradient per row."""
     if isinstance(spec.learning, ByLayers):
         return spec.learning
     raise ValueError(refusal(spec))
@@ -220,7 +220,7 @@ class Training:
         self.drawn = 0  # rows, in the latest epoch
 
     def run(self) -> Trained:
-        """Train all epochs; TrainingError where a loss is not finite."""
+        """Train for all epochs. Raises TrainingError if a loss is not finite."""
         history: list[Epoch] = []
         epsilons: list[float] = []
 
@@ -259,8 +259,8 @@ class Training:
         size = noise(self.privacy, self.steps, self.spec.recipe.epochs)
         with quiet():
             self.engine = privacy_engine(accountant=ACCOUNTANT)
-        # The sampler is a Poisson sampler already; opacus's own would miss steps where 1 / (1 / steps) < steps. Slopes
-        # of single rows are never laid out: their norms come from the layers' inputs and gradients ("ghost").
+        # The sampler is already a Poisson sampler; that of opacus would omit steps if 1 / (1 / steps) < steps.
+        # Gradients of single rows are never stored: their norms come from the layers' inputs and gradients ("ghost").
         _, self.optimiser, self.criterion, self.loader = self.engine.make_private(
             module=self.network,
             optimizer=optimiser,
@@ -298,7 +298,7 @@ class Training:
         return losses.detach()
 
     def _test_scores(self, epoch: int) -> tuple[float, float]:
-        """The mean loss and the accuracy on the test split, with the same draws as in training without privacy."""
+        """Return mean loss and accuracy on the test split, with the same draws as in training without privacy."""
         total, right = 0.0, 0.0
         with torch.no_grad():
             for start in range(0, len(self.data.test), ASSESSED_AT_ONCE):
@@ -317,14 +317,13 @@ class Training:
 
 
 def noise(privacy: Privacy, steps: int, epochs: int) -> float:
-    """The noise's standard deviation as a multiple of `clip`; ValueError where no noise is enough."""
+    """Return the standard deviation of the noise as a multiple of `clip`. Raises ValueError if no noise suffices."""
     try:
         with quiet():
             return _noise(privacy.epsilon, privacy.delta, steps, epochs)
     except ValueError:
         raise ValueError(
-            f"epsilon is {privacy.epsilon:g}; so little cannot be had over {steps * epochs} steps at delta "
-            f"{privacy.delta:g}"
+            f"epsilon is {privacy.epsilon:g}, which is too small for {steps * epochs} steps at delta {privacy.delta:g}"
         ) from None
 
 
@@ -345,7 +344,7 @@ def _noise(epsilon: float, delta: float, steps: int, epochs: int) -> float:
 
 @lru_cache(4096)
 def spent(history: tuple[tuple[float, float, int], ...], delta: float) -> float:
-    """Epsilon at that delta after steps of (noise, sampling rate, number of steps); too high by at most 0.01."""
+    """Return epsilon at this delta after steps of (noise, sampling rate, number of steps), at most 0.01 too high."""
     from opacus.accountants import create_accountant
 
     accountant = create_accountant(mechanism=ACCOUNTANT)
@@ -355,20 +354,20 @@ def spent(history: tuple[tuple[float, float, int], ...], delta: float) -> float:
 
 
 def opacus() -> tuple[Any, Any]:
-    """The engine and the sampler of opacus; ValueError where it is not installed."""
+    """Return the engine and the sampler of opacus. Raises ValueError if it is not installed."""
     try:
         from opacus import PrivacyEngine
         from opacus.utils.uniform_sampler import UniformWithReplacementSampler
     except ImportError:
-        raise ValueError(f"privacy is given, which needs {OPACUS.advice}") from None
+        raise ValueError(f"privacy is set, which requires {OPACUS.advice}") from None
     return PrivacyEngine, UniformWithReplacementSampler
 
 
 def quiet() -> warnings.catch_warnings[None]:
     """Silence warnings inside.
 
-    Opacus says each time that its generator is not cryptographic, torch that no hook sees the images' own gradients,
-    and NumPy that a row that is drawn for certain has a logarithm of 0.
+    Opacus warns that its generator is not cryptographic, torch that no hook receives the images' gradients, and NumPy
+    about the logarithm of 0 for a row with probability 1.
     """
     return warnings.catch_warnings(action="ignore")
 
@@ -378,7 +377,7 @@ def generator(seed: int, stream: str, device: torch.device) -> torch.Generator:
 
 
 def _row_tensor(places: list[int]) -> Tensor:
-    """The rows of a minibatch, (rows,) int64; possibly none."""
+    """Return the rows of a minibatch, (rows,) int64, which may be empty."""
     return torch.tensor(places, dtype=torch.int64)
 
 

@@ -1,7 +1,7 @@
-"""The fit of one model, epoch by epoch: its losses, what is noted of it, and its state between processes.
+"""The training of one model, epoch by epoch: its losses, records, and its state between processes.
 
-Many models at once have a loop of their own (`tasks.training.trainer`). A state is NumPy's uncompressed archive, read
-without pickles. It names the training it belongs to and is not used for any other.
+`tasks.training.trainer` trains many models at once. A state is an uncompressed NumPy archive, read without pickle. It
+contains the digest of its training and is not used for any other.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def fit(
     seed: int,
     steps: int = 0,
 ) -> None:
-    """Train a model through these epochs, counted from 1, after so many steps.
+    """Train a model for these epochs, counted from 1, after `steps` earlier steps.
 
     `take_steps(epoch)` takes an epoch's steps and yields the loss of each, which the device may still be computing.
-    `after_epoch(epoch, losses)` follows each epoch; where it returns True, the training is over. TrainingError where a
-    loss is not finite.
+    `after_epoch(epoch, losses)` is called after each epoch; training stops if it returns True. Raises TrainingError if
+    a loss is not finite.
     """
     seconds, before = 0.0, steps
     for epoch in epochs:
@@ -53,7 +53,7 @@ def fit(
 
 
 def read_losses(losses: Iterable[Tensor], seed: int, before: int) -> Losses:
-    """The losses of steps as numbers, once all are taken; TrainingError where one of them is not finite."""
+    """Return the losses of steps as numbers, once all are taken. Raises TrainingError if one is not finite."""
     found = torch.stack(list(losses)).double().cpu().numpy()
     bad = np.flatnonzero(~np.isfinite(found))
     if len(bad):
@@ -62,7 +62,7 @@ def read_losses(losses: Iterable[Tensor], seed: int, before: int) -> Losses:
 
 
 def shuffled_minibatches(count: int, batch: int, epochs: int, seed: int, stream: str) -> Iterator[Tensor]:
-    """The rows of every minibatch of so many epochs, each in an order of its own; an epoch's last may be smaller."""
+    """Yield the rows of every minibatch, shuffled for each epoch; the last one of an epoch may be smaller."""
     for epoch in range(epochs):
         yield from torch.split(torch.from_numpy(seeds.generator(seed, stream, epoch).permutation(count)), batch)
 
@@ -79,10 +79,10 @@ class Resumable(Protocol):
         """Take the steps of an epoch; yield the loss of each."""
 
     def mean_loss(self, losses: Losses) -> float:
-        """The loss of an epoch with these losses of its steps, in nats."""
+        """Return the loss of an epoch from the losses of its steps, in nats."""
 
     def arrays(self) -> Mapping[str, Tensor]:
-        """All that a state holds, by name; what changes these changes the model."""
+        """Return all arrays of a state, by name; changes to these change the model."""
 
 
 def fit_link(
@@ -94,12 +94,12 @@ def fit_link(
     recorded: tuple[int, ...],
     record: Callable[[int, float | None], None],
 ) -> None:
-    """Train up to epoch `epochs`, from the nearest state given to the job of this index, and leave a state if wanted.
+    """Train up to epoch `epochs`, from the latest state of the job of this index, and store a state if requested.
 
-    `training` identifies the training by everything that bears on it except its length. `record(epoch, loss)` follows
+    `training` identifies the training by all of its settings except its length. `record(epoch, loss)` is called after
     the epochs `recorded`; 0 is before training. Without an index there are no states.
     """
-    latest = min(recorded) - 1 if recorded else epochs  # no state beyond the first epoch that is recorded is of use
+    latest = min(recorded) - 1 if recorded else epochs  # a state after the first recorded epoch is unusable
     shapes = {name: tuple(array.shape) for name, array in model.arrays().items()}
     state = None if index is None else nearest(index, training, latest, shapes)
     losses: list[float] = []
@@ -124,7 +124,7 @@ def fit_link(
 
 @dataclass(frozen=True, eq=False)
 class TrainingState:
-    """A training after `len(losses)` epochs: each one's loss, the steps taken, weights and moments by name."""
+    """A training after `len(losses)` epochs: the losses, the steps taken, weights and moments by name."""
 
     losses: tuple[float, ...]
     steps: int
@@ -132,9 +132,9 @@ class TrainingState:
 
 
 def nearest(index: int, training: str, latest: int, shapes: Mapping[str, tuple[int, ...]]) -> TrainingState | None:
-    """The nearest checkpoint that a call's job may continue from; None where it starts from its beginning.
+    """Return the latest checkpoint that a call's job may continue from; None if it starts from scratch.
 
-    It must be of this training, after epoch `latest` at most, and hold arrays of these names and shapes.
+    It must belong to this training, be at most at epoch `latest`, and contain arrays of these names and shapes.
     """
     for data in checkpoints.earlier_checkpoints(index):
         state = unpack_state(data, training)
@@ -146,7 +146,7 @@ def nearest(index: int, training: str, latest: int, shapes: Mapping[str, tuple[i
 
 
 def pack_state(state: TrainingState, training: str) -> bytes:
-    """The state as bytes; `training` identifies the training by everything that bears on it except its length."""
+    """Return the state as bytes; `training` identifies the training by all of its settings except its length."""
     file = io.BytesIO()
     arrays = {f"array {name}": array for name, array in state.arrays.items()}
     losses, steps = np.array(state.losses, np.float64), np.array(state.steps, np.int64)
@@ -155,7 +155,7 @@ def pack_state(state: TrainingState, training: str) -> bytes:
 
 
 def unpack_state(data: bytes, training: str) -> TrainingState | None:
-    """The state in these bytes; None where they hold no state, or the state of another training."""
+    """Return the state in these bytes; None if they contain no state, or that of another training."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             if file["training"].tobytes() != digest(training).tobytes():

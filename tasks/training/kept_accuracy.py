@@ -1,7 +1,7 @@
-"""The validation accuracy of a trained classifier, read from its table, for audits that do not read it otherwise.
+"""The validation accuracy of trained classifiers, for audits whose other tables do not contain it.
 
-An audit whose other tables say nothing about how well its classifiers learnt plans `accuracy_jobs` and yields
-`accuracy_rows`, so that its answer can begin with it if they are at chance (`tasks.contract.learning`).
+Such an audit plans `accuracy_jobs` and yields `accuracy_rows`, so that its answer can begin with a warning if the
+classifiers are at chance (`tasks.contract.learning`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tasks.numerics import statistics
 KEPT_ACCURACY = pa.schema(
     [
         ("seed", pa.int64()),  # of the training
-        ("validation_accuracy", pa.float64()),  # at the epoch whose weights are kept; null if none was measured
+        ("validation_accuracy", pa.float64()),  # at the epoch of the weights; null if not measured
     ]
 )
 
 
 @task(version=1, name="training.kept_accuracy")
-def kept_accuracy(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - there is nothing to set
-    """The validation accuracy of the one input, the table of a trained classifier (KEPT_ACCURACY)."""
+def kept_accuracy(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - no settings
+    """Read the validation accuracy from the input, the table of a trained classifier (KEPT_ACCURACY)."""
     (training,) = inputs
     (end,) = training.select(["seed", "best_epoch", "history"]).to_pylist()
     accuracies = [epoch["validation_accuracy"] for epoch in end["history"] if epoch["epoch"] == end["best_epoch"]]
@@ -37,12 +37,12 @@ def kept_accuracy(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG0
 
 
 def accuracy_jobs(trainings: Iterable[Job]) -> tuple[Job, ...]:
-    """A job for each training."""
+    """Plan a job for each training."""
     return tuple(Job(kept_accuracy, NoSettings(), (training,)) for training in trainings)
 
 
 def accuracy_rows(tables: Tables, chance: float | None) -> Iterator[Row]:
-    """The summary row of the mean accuracy; nothing without a measured one."""
+    """Yield the summary row of the mean accuracy, if any was measured."""
     values = [each["validation_accuracy"] for each in tables.rows(KEPT_ACCURACY)]
     known = [value for value in values if value is not None]
     if known:

@@ -1,7 +1,7 @@
-"""Adam's update of many models in one pass over their memory, as a GPU kernel. Importing this needs Triton.
+"""Adam's update of many models in one pass over their memory, as a GPU kernel. Importing this module requires Triton.
 
-A step of small models is bound by the traffic of weights, gradients and moments: seven reads and writes of each number,
-where separate operations take three times as many.
+A step of small models is limited by memory traffic for weights, gradients and moments: seven reads and writes of each
+number, a third of those of separate operations.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def adam(
 ) -> None:
     """Update weights and moments, all (models, size), in place: see `tasks.training.optimisers`.
 
-    `scale` (models,) is lr / (1 - b1^t) and `root` (models,) sqrt(1 - b2^t); models that are not `active` stay as they
-    are.
+    `scale` (models,) is lr / (1 - b1^t) and `root` (models,) sqrt(1 - b2^t); models that are not `active` do not
+    change.
     """
     models, size = weights.shape
     grid = (triton.cdiv(size, BLOCK), models)
@@ -42,12 +42,12 @@ def adam(
 
 @cache  # the same three numbers at every step
 def float32_parts(number: float) -> tuple[float, float]:
-    """A number in float32 and what that leaves: a kernel gets float32 alone, which is too short for float64 weights."""
+    """Split a number into float32 and its remainder, since kernels receive float32, too short for float64 weights."""
     nearest = torch.tensor(number, dtype=torch.float32).item()
     return nearest, number - nearest
 
 
-# Triton reads annotations as it reads the rest: those of its arguments may name nothing but its own types.
+# Triton evaluates annotations: those of arguments may only name Triton's types.
 @triton.jit  # type: ignore[untyped-decorator]
 def _adam(  # type: ignore[no-untyped-def]
     weights,
@@ -64,7 +64,7 @@ def _adam(  # type: ignore[no-untyped-def]
     slower_rest,
     epsilon,
     epsilon_rest,
-    BLOCK: tl.constexpr,  # noqa: N803 - Triton's own way to write a constant
+    BLOCK: tl.constexpr,  # noqa: N803 - Triton's convention for constants
 ):
     model = tl.program_id(1)
     places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

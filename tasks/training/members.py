@@ -2,8 +2,8 @@
 
     train_many(spec, members)
 
-yields each member's index with its outcome, as it ends, in any order. A member's outcome depends on the spec and on
-the member alone, never on the members trained beside it.
+yields each member's index with its outcome, as it ends, in any order. The outcome depends only on the spec and the
+member, never on the other members.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ def not_finite(what: str, where: str, seed: int) -> TrainingError:
 @dataclass(frozen=True)
 class Epoch:
     epoch: int  # from 1
-    # In nats: the mean over the epoch's minibatches of their rows' mean loss; where a minibatch's loss is a sum over
-    # rows, the mean over all the epoch's rows.
+    # In nats: the mean over minibatches of the mean loss of their rows; if a minibatch's loss is a sum over rows, the
+    # mean over all rows of the epoch.
     train_loss: float
     validation_loss: float  # mean over the test split, in nats
-    validation_accuracy: float  # NaN where nothing is classified
+    validation_accuracy: float  # NaN without classification
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The state of a training at the end of an epoch, from which it continues as if it had never stopped.
+    """The state of a training after an epoch, from which it continues without any difference.
 
-    Its random numbers need no state of their own: they are functions of the seed and of the steps taken.
+    Random numbers have no state: they are functions of the seed and the number of steps.
     """
 
     history: tuple[Epoch, ...]
@@ -63,11 +63,11 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """One model to train: its seed, the training images it sees, and the images that replace some of them.
+    """One model to train: its seed, its training images, and replacements of some images.
 
-    A chain of links trains one model with stops. A link trains up to epoch `until` (the recipe's last by default) from
-    `start`, or from where the member of the same call that it comes `after` (by index) ends, without its state leaving
-    the device; the links of a chain differ in nothing else. One that `returns_state` gives the state at its end.
+    A chain trains one model in several links. A link trains up to epoch `until` (default: the recipe's last) from
+    `start`, or from the end of the member `after` (by index) in the same call, whose state then stays on the device;
+    the links of a chain are otherwise equal. With `returns_state`, the outcome contains the final state.
     """
 
     seed: int
@@ -82,7 +82,7 @@ class Member:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained model: its weights, the epoch they were taken from, and the losses of every epoch."""
+    """A trained model: its weights, their epoch, and the losses of every epoch."""
 
     best_epoch: int
     history: tuple[Epoch, ...]
@@ -91,14 +91,14 @@ class Trained:
     epsilons: tuple[float, ...] | None = None  # of differential privacy, spent by the end of each epoch
 
 
-# Called after every epoch with (index of the member, epoch) of each model in a stack that has just ended an epoch, and
-# the tensors (models, *shape) as they are; it may read them and must not change them.
+# Called after every epoch with (index of the member, epoch) of each model of a stack that has ended an epoch, and with
+# the tensors (models, *shape), which it must not change.
 Watch = Callable[[Sequence[tuple[int, int]], Mapping[str, "Tensor"]], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """What members share: the objective, the recipe and the images."""
+    """The parts that all members share: the objective, the recipe and the images."""
 
     learning: Objective
     recipe: Recipe
@@ -106,7 +106,7 @@ class Spec:
     watch: Watch | None = None
 
 
-Order = NDArray[np.int32]  # (minibatches, batch), -1 where there is no row
+Order = NDArray[np.int32]  # (minibatches, batch), -1 for padding
 
 
 def minibatches(rows: int, batch: int) -> int:
@@ -114,7 +114,10 @@ def minibatches(rows: int, batch: int) -> int:
 
 
 def order(member: Member, epoch: int, batch: int, aliases: Mapping[int, int]) -> Order:
-    """The member's rows in the order of that epoch (from 1), the last minibatch padded; `aliases` stand in for rows."""
+    """Return the member's rows in the order of an epoch (from 1), with padding in the last minibatch.
+
+    `aliases` replace rows.
+    """
     shuffle = seeds.generator(member.seed, "batch order", epoch).permutation(len(member.rows))
     rows = member.rows[shuffle]
     if aliases:

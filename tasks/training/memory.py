@@ -1,4 +1,4 @@
-"""The number of models that fit into memory, from what a step of one and of two models takes."""
+"""The number of models that fit into memory, from the memory of a step of one model and of two models."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from functools import partial
 import torch
 from torch import Tensor
 
-SPARED = 0.1  # of what is free: for fragments, and what libraries take later
+SPARED = 0.1  # of the free memory: for fragmentation, and for libraries
 
 
 @dataclass(frozen=True)
 class Need:
-    """The memory of a stack in bytes: a constant, and a part per model."""
+    """The memory of a stack in bytes: a constant and an amount per model."""
 
     fixed: int
     per_model: int
 
     def fitting(self, free: int) -> int:
-        """The number of models that fit into so many free bytes."""
+        """Return the number of models that fit into `free` bytes."""
         return max(0, int((free * (1 - SPARED) - self.fixed) // max(1, self.per_model)))
 
 
 def need(step_of: Callable[[int], int], device: torch.device) -> Need:
-    """The memory that a step takes, measured with one model and with two.
+    """Measure the memory of a step with one model and with two.
 
-    `step_of(models)` takes a step and returns the bytes that it holds at its end.
+    `step_of(models)` takes a step and returns the bytes that are allocated afterwards.
     """
     one, two = (peak_memory(partial(step_of, count), device) for count in (1, 2))
     per_model = max(two - one, 1)
@@ -37,10 +37,10 @@ def need(step_of: Callable[[int], int], device: torch.device) -> Need:
 
 
 def peak_memory(work: Callable[[], int], device: torch.device) -> int:
-    """The peak memory of some work in bytes, beyond what was taken before.
+    """Return the peak memory of some work in bytes, in addition to earlier allocations.
 
-    On a CPU, where torch keeps no count: the bytes that the work returns as held at its end, plus the most that
-    autograd has kept at a time for its gradients.
+    On a CPU, where torch does not count memory, this is the sum of the bytes that the work returns as allocated
+    afterwards and the peak of tensors saved by autograd.
     """
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -56,7 +56,7 @@ def peak_memory(work: Callable[[], int], device: torch.device) -> int:
 
 
 class Kept:
-    """The bytes of memory that autograd keeps now, counting shared memory once, and the most so far."""
+    """The bytes that autograd currently keeps, counting shared memory once, and their peak."""
 
     def __init__(self) -> None:
         self.most = 0
@@ -64,7 +64,7 @@ class Kept:
         self._times: dict[int, int] = {}  # that a piece of memory is kept, by its address
 
     def keep(self, tensor: Tensor) -> Saved:
-        """The object that autograd keeps in the tensor's place; the memory is counted as long as it lives."""
+        """Return the object that autograd keeps instead of the tensor; its memory counts while the object lives."""
         storage = tensor.untyped_storage()
         address, size = storage.data_ptr(), storage.nbytes()
         self._times[address] = self._times.get(address, 0) + 1
@@ -89,7 +89,7 @@ class Saved:
 
 
 def free(device: torch.device) -> int:
-    """Free memory of the device in bytes."""
+    """Return the free memory of the device in bytes."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
@@ -97,7 +97,7 @@ def free(device: torch.device) -> int:
 
 
 def whole(device: torch.device) -> int:
-    """Total memory of the device in bytes."""
+    """Return the total memory of the device in bytes."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[1]
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

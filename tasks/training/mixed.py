@@ -1,8 +1,8 @@
-"""Training image classifiers on mixtures, shares of several data sets of one shape; and unlearning of some of it.
+"""Training of image classifiers on mixtures, shares of several data sets of one shape, and unlearning of some images.
 
-Trainings of one design share a call whatever they are trained on: the images of all their data sets lie side by side in
-memory, and each trains on its rows. Unlearning starts from the weights of a training's table; what each of its methods
-does, step by step, is in `tasks.training.unlearner`. Planning either imports no torch; computing it does.
+Trainings of one design share a call for any training data: the images of all data sets are concatenated in memory, and
+each training uses its rows. Unlearning starts from the weights in a training's table; `tasks.training.unlearner`
+implements its methods. Planning does not import torch.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from tasks.training.trainer import Outcome
 
 ROWS_AT_ONCE = 8192
-VALIDATED = 1000  # test images at most, since the validation loss decides nothing
-# A MODEL with the images it was trained on, and the share of them that it gets right in evaluation mode at its end.
+VALIDATED = 1000  # largest number of test images, since the validation loss has no effect
+# A MODEL with the number of training images, and the accuracy on them after training, in evaluation mode.
 MIXED = pa.schema([*MODEL, ("examples", pa.int64()), ("train_accuracy", pa.float64())])
 PRIVATE_MIXED = pa.schema([*MIXED, ("epsilons", pa.list_(pa.float64()))])  # spent by the end of each epoch
 
 
 @dataclass(frozen=True)
 class Mixture(Ranged):
-    """One classifier, trained for all its epochs; the validation loss is on the first test images of `validation`.
+    """One classifier, trained for all epochs; the validation loss is measured on the first test images of `validation`.
 
-    `classes` is how many the network tells apart: the same for trainings that are compared. Where `crop` is above 0 it
-    sees random squares of that side, afresh in every minibatch, and is asked about central ones. `schedule` holds
-    (epoch, factor): after so many epochs the learning rate is the first one times the factor.
+    `classes` is the number of classes of the network, the same for trainings that are compared. If `crop` is above 0,
+    training uses random squares of that side in every minibatch, and evaluation central squares. `schedule` contains
+    (epoch, factor): after this epoch the learning rate is the initial one times the factor.
     """
 
     shares: tuple[Share | BalancedHalf | CoinedCanaries, ...]
@@ -69,7 +69,7 @@ class Mixture(Ranged):
 
     def conflicts(self) -> Iterator[str]:
         if not self.shares:
-            yield "shares is empty; a training needs at least one"
+            yield "shares is empty; it must contain at least one share"
         if self.privacy is not None:
             check_private(self.network, self.batch_norm, self.recipe)
         _ = self.recipe  # its ranges are checked on construction
@@ -77,14 +77,14 @@ class Mixture(Ranged):
 
     @property
     def recipe(self) -> Recipe:
-        """How it is trained; ValueError where that is impossible."""
+        """The recipe of the training. Raises ValueError for impossible settings."""
         return Recipe(self.epochs, self.batch, self.learning_rate, 0, self.schedule, self.optimiser)
 
 
 def batch_key(config: Mixture) -> Mixture:
-    """What trainings must share to be computed together: all but the images, the seed and the learning rate.
+    """Return the settings that trainings in one call must share: all except images, seed and learning rate.
 
-    And which canaries have other labels or images, if any, since all read one copy.
+    Canaries with other labels or images must also be the same, since all trainings read one copy.
     """
     altered = _altered_canaries(config)
     anything: tuple[Share | BalancedHalf | CoinedCanaries, ...] = (altered or Share(Part(config.validation)),)
@@ -92,13 +92,13 @@ def batch_key(config: Mixture) -> Mixture:
 
 
 def _altered_canaries(config: Mixture) -> CoinedCanaries | None:
-    """The share that changes labels or images, the same for all models of a design; None where there is none."""
+    """Return the share that changes labels or images, the same for all models of a design; None without one."""
     coined = [share for share in config.shares if isinstance(share, CoinedCanaries) and share.is_altered]
     return dataclasses.replace(coined[0], number=0) if coined else None
 
 
 def work(config: Mixture) -> Work:
-    """What the training computes."""
+    """Return the work of the training."""
     from tasks.datasets.catalog import load
 
     images = load(config.validation)
@@ -113,7 +113,7 @@ def train_many(
     configs: Sequence[Mixture],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's MIXED table, or the exception that ended it alone, as it ends. All must have one batch key."""
+    """Yield each training's MIXED table, or its exception, as it ends. All must have the same batch key."""
     if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("trainings that differ in more than images, seed and learning rate cannot share a call")
     data = tuple(dict.fromkeys(share.part.data for config in configs for share in config.shares))
@@ -133,7 +133,7 @@ def train_many(
 
 
 def train_members(pool: Pool, members: Mapping[int, Member], configs: Sequence[Mixture]) -> Iterator[Outcome]:
-    """Each member's outcome, by its config's place; trainings with privacy are no chains."""
+    """Yield each member's outcome, by the position of its config; trainings with privacy have no chains."""
     spec, privacy = spec_of(configs[0], pool.images), configs[0].privacy
     if privacy is None:
         return train_chains(spec, members, {index: chain_state(configs[index]) for index in members})
@@ -145,31 +145,31 @@ def train_members(pool: Pool, members: Mapping[int, Member], configs: Sequence[M
 
 @task(version=3, name="mixed.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
 def train(config: Mixture, inputs: Inputs) -> pa.Table:
-    """The trained network (MIXED; PRIVATE_MIXED where it trained with privacy)."""
+    """Train a network and return its MIXED table, or PRIVATE_MIXED with privacy."""
     return single_table(train_many, config, inputs)
 
 
 def chain_state(config: Mixture) -> Linked:
-    """The states a training may continue from: those of the same training, for any number of epochs."""
+    """Return the states that a training may continue from: of the same training, for any number of epochs."""
     same = dataclasses.replace(config, epochs=1)
     return Linked(f"{same} {same.recipe}", config.epochs)
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The training images of several data sets one after another, and where each set begins."""
+    """The concatenated training images of several data sets, and the first row of each set."""
 
     images: Images
     sets: Mapping[Dataset, Images]
     begins: Mapping[Dataset, int]
 
     def rows(self, shares: Sequence[Share | BalancedHalf | CoinedCanaries]) -> Rows:
-        """The rows of these shares, one after another."""
+        """Return the concatenated rows of these shares."""
         rows = [self.begins[share.part.data] + share.rows(self.sets[share.part.data]) for share in shares]
         return np.concatenate(rows)
 
     def expected_count(self, shares: Sequence[Share | BalancedHalf | CoinedCanaries]) -> int:
-        """How many rows these shares have by design: the same with a canary as without it."""
+        """Return the expected number of rows of these shares, the same with and without a canary."""
         return sum(
             share.expected_count(self.sets[share.part.data])
             if isinstance(share, CoinedCanaries)
@@ -179,7 +179,7 @@ class Pool:
 
 
 class Checked(Protocol):
-    """What says on which images a training is checked, and how many classes there are."""
+    """A configuration with validation images and a number of classes."""
 
     @property
     def validation(self) -> Dataset: ...
@@ -189,14 +189,14 @@ class Checked(Protocol):
 
 
 def pool_data(data: tuple[Dataset, ...], config: Checked, altered: CoinedCanaries | None = None) -> Pool:
-    """The pool of these data sets, some `altered`, with the config's validation images as its test split.
+    """Return the pool of these data sets, some `altered`, with the config's validation images as its test split.
 
-    A DatasetError where one has images of another shape, or labels beyond the config's classes.
+    Raises DatasetError for images of another shape, or labels beyond the config's classes.
     """
     return _load_pool(data, config.validation, config.classes, altered)
 
 
-@lru_cache(maxsize=2)  # calls of one run have the same sets, and devices keep their copies as long as the pool lives
+@lru_cache(maxsize=2)  # calls of one run use the same sets, and devices keep copies for the lifetime of the pool
 def _load_pool(data: tuple[Dataset, ...], validation: Dataset, classes: int, altered: CoinedCanaries | None) -> Pool:
     from tasks.datasets.catalog import load
 
@@ -208,8 +208,8 @@ def _load_pool(data: tuple[Dataset, ...], validation: Dataset, classes: int, alt
         if images.shape != first.shape:
             shapes = [" x ".join(map(str, shape)) for shape in (images.shape, first.shape)]
             raise DatasetError(
-                f"images of {dataset.name} are {shapes[0]}, those of {validation.name} {shapes[1]}; all must be of one "
-                "shape: add #28x28, or another height x width, and #grey or #rgb to the data sets' names"
+                f"images of {dataset.name} are {shapes[0]}, but those of {validation.name} {shapes[1]}; all must have "
+                "one shape: add #28x28, or another height x width, and #grey or #rgb to the data sets' names"
             )
     begins = np.cumsum([0, *(len(images.train_images) for images in sets.values())])
     whole = Images(
@@ -223,7 +223,7 @@ def _load_pool(data: tuple[Dataset, ...], validation: Dataset, classes: int, alt
 
 
 def architecture(config: Mixture, images: Images) -> Architecture:
-    """The network that is trained."""
+    """Return the architecture of the trained network."""
     from tasks.models.networks import Architecture
 
     shape = (config.crop, config.crop, images.shape[2]) if config.crop else images.shape
@@ -231,7 +231,7 @@ def architecture(config: Mixture, images: Images) -> Architecture:
 
 
 def spec_of(config: Mixture, images: Images) -> Spec:
-    """What a training shares with others of the same batch key."""
+    """Return the parts that trainings of one batch key share."""
     from tasks.training.cross_entropy import CrossEntropy
 
     learning = CrossEntropy(architecture(config, images), config.augmentation, config.crop, images.shape)
@@ -239,7 +239,7 @@ def spec_of(config: Mixture, images: Images) -> Spec:
 
 
 def table_of(seed: int, network: Architecture, images: Images, rows: Rows, trained: Trained) -> pa.Table:
-    """The MIXED table of a network that was trained on these rows with this seed: one row."""
+    """Return the MIXED table of a network that was trained on these rows with this seed: one row."""
     learnt = {name: values.astype(np.float32) for name, values in trained.weights.items()}
     right = accuracy(network, learnt, images, rows)
     row = model_row(seed, network, trained) | {"examples": len(rows), "train_accuracy": right}
@@ -249,9 +249,9 @@ def table_of(seed: int, network: Architecture, images: Images, rows: Rows, train
 
 
 def accuracy(network: Architecture, weights: Weights, images: Images, rows: Rows) -> float:
-    """The share of these training images whose label the network predicts."""
+    """Return the share of these training images whose label the network predicts."""
     right = 0
-    for start in range(0, len(rows), ROWS_AT_ONCE):  # not all of them are copied at once
+    for start in range(0, len(rows), ROWS_AT_ONCE):  # copies only a batch at a time
         chosen = rows[start : start + ROWS_AT_ONCE]
         predicted = logits(network, weights, images.train_images[chosen]).argmax(1)
         right += int((predicted == images.train_labels[chosen]).sum())
@@ -259,10 +259,7 @@ def accuracy(network: Architecture, weights: Weights, images: Images, rows: Rows
 
 
 def logits(network: Architecture, weights: Weights, images: Pixels) -> NDArray[np.float32]:
-    """Logits of a trained network for images (n, h, w, c), centrally cropped where it trained on crops.
-
-    (n, classes).
-    """
+    """Return logits (n, classes) of a trained network for images (n, h, w, c), cropped as in its evaluation."""
     from tasks.models import inference
     from tasks.training.cross_entropy import central_images
 
@@ -273,7 +270,7 @@ def logits(network: Architecture, weights: Weights, images: Pixels) -> NDArray[n
 
 
 def _unlearning_work(config: Unlearning) -> Work:
-    """What the steps compute; those of gradient ascent may end earlier."""
+    """Return the work of the steps; gradient ascent may end earlier."""
     from tasks.datasets.catalog import load
 
     images = load(config.validation)
@@ -281,15 +278,15 @@ def _unlearning_work(config: Unlearning) -> Work:
         sum(len(share.rows(load(share.part.data))) for share in shares) for shares in (config.kept, config.forgotten)
     )
     seen = forgotten if isinstance(config.method, GradientAscent) else kept + forgotten
-    # The network is its input's, and no config says which: it is that of the reference.
+    # The network comes from the input, and the config does not name it: the reference has the same network.
     return Work({f"unlearn on {format_shape(images.shape)} by {config.method.tag}": config.method.epochs * seen})
 
 
 @task(version=2, name="unlearning.unlearn", gpus=1.0, trains=1, work=_unlearning_work)
 def unlearn(config: Unlearning, inputs: Inputs) -> pa.Table:
-    """The network of the (one) input's table after unlearning, as a table of MIXED.
+    """Unlearn with the network of the input's table and return a MIXED table.
 
-    `examples` and `train_accuracy` are of the images that are kept; the epochs are those of unlearning.
+    `examples` and `train_accuracy` refer to the kept images, and the epochs to unlearning.
     """
     from tasks.models.networks import architecture_of, weights_of_model
     from tasks.training.cross_entropy import CrossEntropy
@@ -301,7 +298,7 @@ def unlearn(config: Unlearning, inputs: Inputs) -> pa.Table:
     kept, forgotten = pool.rows(config.kept), pool.rows(config.forgotten)
     common = np.intersect1d(kept, forgotten)
     if len(common):
-        raise ValueError(f"{len(common):,} images are both kept and forgotten; the shares must be apart")
+        raise ValueError(f"{len(common):,} images are both kept and forgotten; the shares must be disjoint")
     learning = CrossEntropy(network, config.augmentation, config.crop, pool.images.shape)
     end = unlearn_model(learning, config.recipe, config.method, pool.images, kept, forgotten, weights, config.seed)
     return table_of(config.seed, network, pool.images, kept, end)

@@ -1,4 +1,4 @@
-"""The interface of what is learnt, as training sees it: the weights, the loss and the evaluation."""
+"""The interface of objectives for training: weights, loss and evaluation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.models.layers import Layers, Mode, Weight
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows for every model of a stack; each model has its own."""
+    """Rows for every model of a stack; each model has different rows."""
 
     pixels: Tensor  # (models, rows, height * width * channels) uint8
     labels: Tensor  # (models, rows) int64
@@ -26,14 +26,14 @@ class Batch:
 class Objective(Protocol):
     """One kind of learning with one network. Tensors are (models, *shape) by the names of `weights`.
 
-    Random numbers come from the batch's mode, by sites of their own (`tasks.models.counter_rng`): a second view of the
-    rows is another site. Tensors that are not learned, such as statistics, are changed in place by `losses`, for the
-    models that have a real row, and after the optimiser's step by an objective that is `AfterStep`, too.
+    Random numbers come from the batch's mode, by separate sites (`tasks.models.counter_rng`): a second view of the rows
+    is another site. `losses` changes tensors that are not learned, such as statistics, in place for the models with a
+    real row; an `AfterStep` objective also changes them after the optimiser's step.
     """
 
     @property
     def name(self) -> str:
-        """The name of the workload when strategies are chosen: the network and what changes its speed."""
+        """The name of the workload for the choice of a strategy: the network and settings that affect its speed."""
 
     @property
     def stackable(self) -> bool:
@@ -45,35 +45,36 @@ class Objective(Protocol):
 
     @property
     def captures_padding(self) -> bool:
-        """Whether it can record one with padding, too."""
+        """Whether a CUDA graph can also record a step with padding."""
 
     @property
     def weights(self) -> Mapping[str, Weight]:
-        """Every tensor of the network, in the order in which they start."""
+        """Every tensor of the network, in the order of initialisation."""
 
     @property
     def total(self) -> bool:
-        """Whether a minibatch's loss is the sum over its rows, and not their mean."""
+        """Whether a minibatch's loss is the sum over its rows instead of the mean."""
 
     def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
-        """The tensors (*shape) that a model starts from, the same on every device."""
+        """Return the initial tensors (*shape) of a model, the same on every device."""
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        """Each row's loss in training, (models, rows), in nats. Autograd can follow it to the tensors.
+        """Return each row's loss in training, (models, rows), in nats, differentiable in the tensors.
 
-        Of padding, which the mode does not call `real`, it is not used, but it and its gradients must still be finite.
+        Losses of padding, which the mode does not mark as `real`, are not used, but they and their gradients must be
+        finite.
         """
 
     def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Each row's loss in evaluation and whether it is classified rightly, both (models, rows).
+        """Return each row's loss in evaluation and whether its class is predicted correctly, both (models, rows).
 
-        The second is None where nothing is classified.
+        The second is None without classification.
         """
 
 
 @runtime_checkable
 class ByLayers(Protocol):
-    """What an objective has whose losses of rows can be computed through layers of another kind."""
+    """An objective whose losses of rows can be computed with other kinds of layers."""
 
     @property
     def weights(self) -> Mapping[str, Weight]: ...
@@ -83,17 +84,17 @@ class ByLayers(Protocol):
     def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]: ...
 
     def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
-        """Each row's loss in training, (models, rows), computed through the given layers, of whatever kind."""
+        """Return each row's loss in training, (models, rows), computed with the given layers."""
 
 
 @runtime_checkable
 class ByHand(Protocol):
-    """An objective whose gradients are written out, of some of its networks at least."""
+    """An objective with explicit gradients for some of its networks."""
 
     def manual_gradient(
         self, tensors: Mapping[str, Tensor], pixels: Tensor, labels: Tensor, shares: Tensor, draws: CounterRng
     ) -> tuple[Tensor, Sequence[Tensor]] | None:
-        """One model's loss and its gradient in every learned weight, written out; None where only autograd knows.
+        """Return one model's loss and its explicit gradient in every learned weight; None if only autograd computes it.
 
         Tensors are (*shape), pixels (rows, features), labels (rows,). `shares` (rows,) are the rows' weights in the
         loss: 1 / count each for a mean. `draws` are the model's.
@@ -102,12 +103,12 @@ class ByHand(Protocol):
 
 @runtime_checkable
 class AfterStep(Protocol):
-    """An objective that does something after every step of the optimiser, such as moving a teacher."""
+    """An objective with an operation after every step of the optimiser, such as updating a teacher."""
 
     def after_step(self, tensors: Mapping[str, Tensor], passed: Tensor) -> None:
-        """Change, in place, tensors that are not learned: those of the models that took the step.
+        """Change tensors that are not learned in place, for the models that took the step.
 
-        `passed` (models,) float64 are the epochs that have passed, this step included: 2.5 in the middle of the third.
-        On a CPU the models come one by one. On a GPU they come together and what this does is recorded: it must not
-        depend on values of tensors.
+        `passed` (models,) float64 is the number of epochs including this step: 2.5 in the middle of the third. On a
+        CPU, models are passed one by one. On a GPU, all models are passed and the operation is recorded, so that it
+        must not depend on values of tensors.
         """

@@ -1,7 +1,7 @@
-"""Optimisers of many models at once, whose tensors lie in one buffer.
+"""Optimisers of many models at once, with tensors in one buffer.
 
-Each model has its own learning rate and its own count of steps, and models can sit a step out. No model's values depend
-on its neighbours'.
+Each model has its own learning rate and number of steps, and may skip a step. The values of a model do not depend on
+other models.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from tasks.training.recipe import Recipe
 
 # Fused Adam rounds the last elements of a tensor, which do not fill a vector, differently from the others. Each part
-# therefore has a multiple of 64 elements: a model's bits do not depend on what lies beside it.
+# therefore has a multiple of 64 elements, so that a model's bits do not depend on its neighbours.
 PAD = 64
 
 
@@ -36,20 +36,20 @@ class ParameterBuffer:
         }
 
     def parts(self, model: int) -> Sequence[Tensor]:
-        """One model's tensors as rows, each padded by zeros to a multiple of 64."""
+        """Return one model's tensors as rows, each padded with zeros to a multiple of 64."""
         return torch.split(self.buffer[model], self._lengths)
 
     def tensors_of_model(self, model: int) -> dict[str, Tensor]:
-        """One model's tensors (*shape) by name."""
+        """Return one model's tensors (*shape) by name."""
         return {name: view[model] for name, view in self.views.items()}
 
     def like(self) -> ParameterBuffer:
-        """Zeros of the same shapes, on the same device."""
+        """Return zeros of the same shapes, on the same device."""
         return ParameterBuffer(self.shapes, len(self.buffer), self.buffer.device, self.buffer.dtype)
 
 
 def fill_row(gradient: Tensor, size: int) -> Tensor:
-    """The gradient as a row of `size` values, zeros at its end."""
+    """Return the gradient as a row of `size` values, padded with zeros."""
     row = gradient.reshape(-1)
     return row if len(row) == size else torch.nn.functional.pad(row, (0, size - len(row)))
 
@@ -59,17 +59,17 @@ class Optimiser(Protocol):
 
     # Running statistics of the weights: each buffer has their names and shapes.
     moments: tuple[ParameterBuffer, ...]
-    steps: Tensor  # (models,) float32: the steps each model has taken
+    steps: Tensor  # (models,) float32: the number of steps of each model
     rates: Tensor  # (models,): the learning rate of each model
 
     def step(self, gradients: Sequence[Tensor], active: Tensor | None = None) -> None:
-        """One step, given the gradients (models, *shape) in the order of the weights.
+        """Take one step with the gradients (models, *shape) in the order of the weights.
 
-        `active` (models,) is the mask of the models that take it; all by default.
+        `active` (models,) is the mask of the models that take the step; all by default.
         """
 
     def step_of(self, model: int, gradients: Sequence[Tensor]) -> None:
-        """One step of one model, given its gradients (*shape)."""
+        """Take one step of one model with its gradients (*shape)."""
 
 
 class Adam:
@@ -87,7 +87,7 @@ class Adam:
         self.steps = torch.zeros(models, device=device)
         self.rates = torch.zeros(models, device=device, dtype=torch.float64)
         self._gradients = None if device.type == "cpu" else weights.like()
-        # Rows of one model each, taken apart once: that takes longer than a small step.
+        # Split into rows of single models once, since splitting takes longer than a small step.
         self._parts = [tuple(list(flat.parts(model)) for flat in (weights, *self.moments)) for model in range(models)]
         self._taken = list(self.steps.unbind())
 
@@ -104,7 +104,7 @@ class Adam:
         (triton_update() or torch_update)(*buffers, scale, root, taking, self.beta1, self.beta2, self.epsilon)
 
     def corrections(self) -> tuple[Tensor, Tensor]:
-        """lr / (1 - b1^t) and sqrt(1 - b2^t) of each model, both (models,)."""
+        """Return lr / (1 - b1^t) and sqrt(1 - b2^t) of each model, both (models,)."""
         taken = self.steps.double().clamp(min=1)
         scale = self.rates / (1 - self.beta1**taken)
         root = (1 - self.beta2**taken).sqrt()
@@ -114,7 +114,7 @@ class Adam:
     def step_of(self, model: int, gradients: Sequence[Tensor]) -> None:
         weights, means, squares = self._parts[model]
         taken = self._taken[model].add_(1)
-        # What torch.optim.Adam(fused=True) calls, without its 40 microseconds of bookkeeping.
+        # The function behind torch.optim.Adam(fused=True), without its overhead of 40 microseconds.
         torch._fused_adam_(
             weights,
             [fill_row(gradient, len(part)) for gradient, part in zip(gradients, weights, strict=True)],
@@ -137,7 +137,7 @@ Update = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, float
 
 @cache
 def triton_update() -> Update | None:
-    """Adam's update as one Triton kernel; None without Triton, which comes with torch for CUDA."""
+    """Return Adam's update as one Triton kernel; None without Triton, which is part of torch for CUDA."""
     try:
         from tasks.training import kernels
     except ImportError:
@@ -157,7 +157,7 @@ def torch_update(
     beta2: float,
     epsilon: float,
 ) -> None:
-    """The same update in torch's operations; arguments are (models, size) or (models,)."""
+    """Compute the same update with torch's operations; arguments are (models, size) or (models,)."""
     takes = active.to(weights.dtype)[:, None]
     means.lerp_(gradients, (1 - beta1) * takes)
     squares.lerp_(gradients.square(), (1 - beta2) * takes)
@@ -200,7 +200,7 @@ class RMSprop:
 
 
 def optimiser_of(recipe: Recipe, weights: ParameterBuffer) -> Optimiser:
-    """The optimiser of these weights; its learning rates start at 0."""
+    """Return the optimiser of these weights, with learning rates of 0."""
     match recipe.optimiser:
         case "adam":
             return Adam(weights, recipe.epsilon)

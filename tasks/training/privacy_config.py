@@ -1,7 +1,7 @@
-"""Whether a training is differentially private, as a field of a configuration with one type for each case.
+"""The privacy of a training, as a field of a configuration with one type for each case.
 
-A private training is one job, because its noise is drawn for all epochs together; so the length of links is a setting
-of other trainings.
+A private training is one job, because its noise is drawn for all epochs together; the length of links is therefore a
+setting of other trainings only.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class LinkedTraining(WithoutPrivacy):
     """Training without differential privacy, which can be divided into links."""
 
     link: Annotated[int, AtLeast(0)] = 0
-    """Ours: epochs for each link of the chain of jobs that a training is; an interrupted training continues from the
-    last link. 0: one job."""
+    """Ours: epochs per link of a training's chain of jobs; an interrupted training continues from the last link. 0: one
+    job."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class DifferentialPrivacy(Privacy):
 
 
 def guarantee_of(privacy: WithoutPrivacy | DifferentialPrivacy) -> Privacy | None:
-    """The guarantee of a training, as its job contains it; None without one."""
+    """Return the guarantee of a training for its job; None without one."""
     if isinstance(privacy, WithoutPrivacy):
         return None
     return Privacy(privacy.epsilon, privacy.delta, privacy.clip)
 
 
 def link_of(privacy: WithoutPrivacy | DifferentialPrivacy) -> int:
-    """Epochs for each link of a training; 0 for one job."""
+    """Return the epochs per link of a training; 0 for one job."""
     return privacy.link if isinstance(privacy, LinkedTraining) else 0

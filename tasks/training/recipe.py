@@ -1,7 +1,7 @@
-"""How a network is trained, whatever its objective: epochs, optimiser, schedule, early stopping, and privacy.
+"""The recipe of a training for any objective: epochs, optimiser, schedule, early stopping, and privacy.
 
-Light enough for plans: it imports no torch. To add an optimiser, see `tasks.training.optimisers`; a loss or something
-to do after a step, `tasks.training.objective`.
+This module does not import torch, so that planning is fast. To add an optimiser, see `tasks.training.optimisers`; to
+add a loss or an operation after each step, see `tasks.training.objective`.
 """
 
 from __future__ import annotations
@@ -23,20 +23,16 @@ Rate = Annotated[float, Finite()]  # of learning
 
 @dataclass(frozen=True)
 class Recipe(Ranged):
-    """How every member of a call is trained.
+    """The training of every member of a call.
 
-    With `patience` above 0 a training ends after that many epochs without a better validation loss and returns the best
-    epoch's weights; with 0 it returns the last epoch's.
-
-    `schedule` holds (epoch, factor), epochs ascending: after so many epochs the learning rate is the first one times
-    the factor.
-
-    `optimiser` is Adam or RMSprop in Keras's setting, with this `epsilon`.
-
-    With `accumulate` above 1 a step computes its `batch` rows in so many equal parts, one after another, whose
-    gradients add up to the whole minibatch's, to rounding: it takes the memory of a part. Batch norm sees each part as
-    a minibatch of its own. Parts draw different random numbers. What an objective does after a step goes by whole
-    steps.
+    patience: if above 0, training stops after this number of epochs without a lower validation loss and returns the
+        best epoch's weights; if 0, it returns the last epoch's weights.
+    schedule: pairs (epoch, factor), epochs ascending: after this epoch the learning rate is the initial one times the
+        factor.
+    optimiser, epsilon: Adam or RMSprop with Keras's settings, and its epsilon.
+    accumulate: if above 1, a step computes its `batch` rows in this number of equal parts, which limits its memory. The
+        gradients add up to that of the whole minibatch, to rounding. Batch norm treats each part as a minibatch, parts
+        draw different random numbers, and an objective's operation after a step runs once per whole step.
     """
 
     epochs: Count  # at most
@@ -52,17 +48,17 @@ class Recipe(Ranged):
     def conflicts(self) -> Iterator[str]:
         epochs = [epoch for epoch, _ in self.schedule]
         if epochs != sorted(set(epochs)) or any(epoch < 1 or not factor > 0 for epoch, factor in self.schedule):
-            yield f"schedule is {self.schedule}; it must be pairs of an epoch from 1, ascending, and a factor above 0"
+            yield f"schedule is {self.schedule}; it must be pairs of ascending epochs from 1 and factors above 0"
         if self.batch % self.accumulate:
             yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
 
     def factor(self, epoch: int) -> float:
-        """The factor of the learning rate in an epoch, counted from 1."""
+        """Return the factor of the learning rate in an epoch, counted from 1."""
         passed = [factor for changed, factor in self.schedule if epoch > changed]
         return float(passed[-1]) if passed else 1.0
 
 
-LARGEST_EPSILON = 200.0  # beyond, opacus's accountant takes gigabytes, or fails
+LARGEST_EPSILON = 200.0  # opacus's accountant uses gigabytes or fails for larger values
 
 
 @dataclass(frozen=True)
@@ -72,20 +68,20 @@ class Privacy(Ranged):
     Abadi et al. 2016, "Deep learning with differential privacy", algorithm 1.
     """
 
-    epsilon: Annotated[float, Finite(), AtMost(LARGEST_EPSILON, "which hides nothing")]
+    epsilon: Annotated[float, Finite(), AtMost(LARGEST_EPSILON, "since larger values offer no privacy")]
     """Epsilon of the guarantee, over all epochs."""
     delta: Annotated[float, Share(zero=False, one=False)] = 1e-5
     """Delta of the guarantee."""
     clip: Annotated[float, Finite()] = 1.0
-    """Norm to which each example's gradient is clipped."""
+    """Clipping norm of each example's gradient."""
 
     def extras(self) -> tuple[Extra, ...]:
         return (OPACUS,)
 
     def power(self, level: float) -> float:
-        """The largest power of a test that tells models trained with one example from those without, at most 1.
+        """Return the largest power of a test that distinguishes models trained with and without one example, at most 1.
 
-        min(e^epsilon level + delta, 1 - e^-epsilon (1 - delta - level)) of tests with this false positive rate.
+        min(e^epsilon level + delta, 1 - e^-epsilon (1 - delta - level)) for tests with this false positive rate.
         Wasserman & Zhou 2010, "A statistical framework for differential privacy", theorem 2.4; Kairouz, Oh & Viswanath
         2015, "The composition theorem for differential privacy", section 2.
         """
@@ -94,7 +90,7 @@ class Privacy(Ranged):
 
 
 def check_recipe(recipe: Recipe) -> None:
-    """ValueError where the recipe has a setting that private training does not support."""
+    """Raise ValueError if the recipe has a setting that private training does not support."""
     settings = {
         "patience": (recipe.patience, 0),
         "schedule": (recipe.schedule, ()),
@@ -104,4 +100,4 @@ def check_recipe(recipe: Recipe) -> None:
     }
     for name, (given, only) in settings.items():
         if given != only:
-            raise ValueError(f"privacy is given and {name} is {given}; it must be {only}")
+            raise ValueError(f"privacy is set and {name} is {given}; it must be {only}")

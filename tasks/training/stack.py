@@ -1,7 +1,7 @@
-"""Models trained side by side: each has a place, with its weights, its optimiser's moments and its order of the data.
+"""Models trained together in a stack, each in a place with its weights, optimiser moments and order of the data.
 
-All places take a step together (`tasks.training.step`). On a GPU it is recorded once as one of NVIDIA's CUDA graphs and
-then replayed, since launching its operations one by one takes longer than running them.
+All places take a step together (`tasks.training.step`). On a GPU, the step is recorded once as a CUDA graph and then
+replayed, since launching its operations one by one takes longer than running them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from tasks.training.objective import AfterStep, Batch
 from tasks.training.optimisers import ParameterBuffer, optimiser_of
 from tasks.training.step import Step
 
-REHEARSALS = 3  # before recording: libraries choose their algorithms and allocate their workspaces in the first ones
+REHEARSALS = 3  # steps before recording, in which libraries choose algorithms and allocate workspaces
 
 
 class Graphs:
-    """Recordings on one device by name, each made at its first use."""
+    """Recordings on one device by name, each made on first use."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._graphs: dict[str, torch.cuda.CUDAGraph] = {}
 
     def run(self, name: str, function: Callable[[], None], changed: Sequence[Tensor]) -> None:
-        """Run the function's recording on the current stream. `changed` are the tensors that it changes."""
+        """Run the recording of a function on the current stream. `changed` are the tensors that it changes."""
         if name not in self._graphs:
             self._graphs[name] = self._record(function, changed)
         self._graphs[name].replay()
@@ -43,8 +43,8 @@ class Graphs:
     def _record(self, function: Callable[[], None], changed: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
         before = [tensor.clone() for tensor in changed]
         current = torch.cuda.current_stream(self._device)
-        # A recording keeps the workspaces of the stream that it was made on: stacks that replay theirs side by side
-        # must have recorded them on their own. The default stream cannot be recorded.
+        # A recording keeps the workspaces of its stream: stacks that replay concurrently must record on separate
+        # streams. The default stream cannot be recorded.
         own = current
         if current == torch.cuda.default_stream(self._device):
             own = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
@@ -57,13 +57,13 @@ class Graphs:
                         tensor.copy_(original)
         current.wait_stream(own)
         graph = torch.cuda.CUDAGraph()
-        # Other threads may allocate meanwhile: only this one's work is being recorded.
+        # Other threads may allocate memory, since only this thread's work is recorded.
         with torch.cuda.graph(graph, stream=own, capture_error_mode="thread_local"):
             function()
         return graph
 
 
-ASSESSED_AT_ONCE = 512  # rows: activations of so many stay in a core's cache. Draws depend on it
+ASSESSED_AT_ONCE = 512  # rows whose activations fit into a core's cache; random draws depend on it
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Slot:
 
 
 class Stack:
-    """`count` places for members of the spec, whose rows are in `data` (replaced ones under `aliases`, by member)."""
+    """`count` places for members of the spec, with rows in `data` (replaced rows in `aliases`, by member)."""
 
     def __init__(
         self,
@@ -108,15 +108,15 @@ class Stack:
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)  # of the minibatch
         self.losses = torch.zeros(count, steps, dtype=dtype, device=device)
         self.assessment = torch.zeros(2, count, dtype=torch.float64, device=device)  # mean loss, accuracy
-        # The epochs that have passed at the end of each step, (places, steps), where something follows a step.
+        # The number of epochs after each step, (places, steps), if an operation follows a step.
         self.passed = None
         if isinstance(spec.learning, AfterStep):
             self.passed = torch.zeros(self.losses.shape, device=device, dtype=torch.float64)
         self.stepping = Step(spec, data, self.learned, self.kept, self.optimiser, self.keys)
         self.graphs = Graphs(device) if captured else None
-        self._orders: dict[tuple[int, int], Order] = {}  # drawn ahead, by member and epoch
-        self._running: list[int] = []  # minibatches of each place in the epoch under way
-        self._sent: list[Tensor] = []  # what is on its way to the device, kept until it has arrived
+        self._orders: dict[tuple[int, int], Order] = {}  # drawn in advance, by member and epoch
+        self._running: list[int] = []  # minibatches of each place in the current epoch
+        self._sent: list[Tensor] = []  # tensors being copied to the device
 
     # Places
 
@@ -131,7 +131,7 @@ class Stack:
 
     @property
     def bytes(self) -> int:
-        """Bytes that the stack holds from step to step."""
+        """The bytes that the stack keeps between steps."""
         gradients = self.learned.buffer
         sums = [] if self.stepping.sums is None else [self.stepping.sums.buffer]
         return sum(held.nbytes for held in (*self._memory(), self.order, self.losses, gradients, *sums))
@@ -146,13 +146,13 @@ class Stack:
         return [place for place, who in enumerate(self.places) if who is not None]
 
     def occupant(self, place: int) -> Slot:
-        """The occupant of an occupied place."""
+        """Return the occupant of an occupied place."""
         who = self.places[place]
         assert who is not None
         return who
 
     def enter(self, place: int, index: int, member: Member) -> None:
-        """Put a member in a place: at its start, or in the state from which it continues."""
+        """Put a member into a place, with initial weights or the state from which it continues."""
         state = member.start
         start = self.spec.learning.initial(member.seed) if state is None else state.weights
         best = start if state is None else state.best_weights
@@ -170,7 +170,7 @@ class Stack:
         self.places[place] = Slot(index, member, history, 0 if state is None else state.best_epoch)
 
     def leave(self, place: int) -> Trained:
-        """The trained model of a place's member, which keeps its place until `free` or `go_on`."""
+        """Return the trained model of a place's member, which keeps its place until `free` or `go_on`."""
         who = self.occupant(place)
         best = who.best if self.spec.recipe.patience else len(who.history)
         state = self._state(place) if who.member.returns_state else None
@@ -183,12 +183,12 @@ class Stack:
         return State(tuple(who.history), who.best, int(self.optimiser.steps[place]), now, best, moments)
 
     def _weights(self, place: int, flats: tuple[ParameterBuffer, ParameterBuffer]) -> dict[str, NDArray[np.floating]]:
-        """A model's tensors, in the network's order."""
+        """Return a model's tensors, in the network's order."""
         tensors = numbers(place, *flats)
         return {name: tensors[name] for name in self.spec.learning.weights}
 
     def go_on(self, place: int, index: int, member: Member) -> None:
-        """Let the place's member continue as the next link of its chain."""
+        """Continue the place's member as the next link of its chain."""
         who = self.occupant(place)
         self.places[place] = Slot(index, member, who.history, who.best)
 
@@ -196,7 +196,7 @@ class Stack:
         self.places[place] = None
 
     def only(self, places: Sequence[int]) -> Stack:
-        """A smaller stack of these places alone, every model as it is."""
+        """Return a smaller stack of these places, with unchanged models."""
         steps = self.order.shape[1]
         smaller = Stack(self.spec, self.data, self.aliases, steps, len(places), captured=self.captured)
         rows = torch.tensor(places, device=self.device)
@@ -207,7 +207,7 @@ class Stack:
         return smaller
 
     def _memory(self) -> Iterable[Tensor]:
-        """Everything that a place keeps from epoch to epoch."""
+        """Yield the tensors that a place keeps between epochs."""
         yield from (self.learned.buffer, self.kept.buffer, self.keys, self.optimiser.steps)
         yield from (moment.buffer for moment in self.optimiser.moments)
         if self.spec.recipe.patience:
@@ -216,18 +216,18 @@ class Stack:
     # Epochs
 
     def launch(self) -> None:
-        """Begin the next epoch of every member. On a GPU this returns before it is over."""
+        """Start the next epoch of every member. On a GPU, this returns before the epoch ends."""
         for with_padding in self.begin():
             self.step(with_padding)
         self._assess()
         self._draw_ahead()
 
     def begin(self) -> list[bool]:
-        """Lay out the next epoch's minibatches; return whether each of them is padded."""
+        """Arrange the next epoch's minibatches; return whether each is padded."""
         recipe = self.spec.recipe
         self._running = [0] * len(self.places)
         rates, passed = np.zeros(len(self.places)), np.zeros(self.losses.shape)
-        drawn = np.zeros(self.order.shape, np.int32)  # row 0 in empty places, whose results are not used
+        drawn = np.zeros(self.order.shape, np.int32)  # row 0 in empty places, whose results are unused
         for place in self.occupied:
             who = self.occupant(place)
             rows = self._order(who, len(who.history) + 1)
@@ -253,7 +253,7 @@ class Stack:
         to.copy_(self._sent[-1], non_blocking=True)
 
     def land(self) -> list[tuple[int, Epoch | TrainingError]]:
-        """Wait for the epoch's end; return its results by place. The best weights so far are kept."""
+        """Wait for the end of the epoch; return its results by place. Keeps the best weights."""
         losses = self.losses.double().cpu().numpy()
         assessed = self.assessment.cpu().numpy()
         ended: list[tuple[int, Epoch | TrainingError]] = []
@@ -282,7 +282,7 @@ class Stack:
             return not_finite("loss", f"at step {step}", who.member.seed)
         if not math.isfinite(loss):
             return not_finite("validation loss", f"after epoch {epoch}", who.member.seed)
-        # A minibatch's loss is the mean over its rows, or their sum.
+        # A minibatch's loss is the mean or the sum over its rows.
         trained = losses.sum() / len(who.member.rows) if self.spec.learning.total else losses.mean()
         return Epoch(epoch, float(trained), float(loss), float(accuracy))
 
@@ -293,7 +293,7 @@ class Stack:
         return order(who.member, epoch, self.spec.recipe.batch, self.aliases[who.index])
 
     def _draw_ahead(self) -> None:
-        """While a GPU is busy with this epoch, draw the order of the next."""
+        """Draw the order of the next epoch while a GPU computes this one."""
         self._orders.clear()
         if self.device.type == "cpu":
             return
@@ -307,14 +307,14 @@ class Stack:
     # Steps
 
     def step(self, padded: bool) -> None:
-        """Take a step of every place on the minibatch at the cursor; `padded` where any place has a padding row."""
+        """Take a step of every place on the minibatch at the cursor; `padded` if any place has a padding row."""
         if self.graphs is not None and (self.spec.learning.captures_padding or not padded):
             self.graphs.run("padded step" if padded else "step", lambda: self._step(padded), self._changing_tensors())
         else:
             self._step(padded)
 
     def copies(self) -> list[Tensor]:
-        """Copies of the tensors that a rehearsal of a step restores."""
+        """Copy the tensors that a rehearsal of a step restores."""
         return [tensor.clone() for tensor in self._changing_tensors()]
 
     def _changing_tensors(self) -> list[Tensor]:
@@ -329,7 +329,7 @@ class Stack:
         self.cursor += 1
 
     def _now(self, table: Tensor) -> Tensor:
-        """The entries of a table (places, steps, ...) for the step at the cursor: (places, ...)."""
+        """Return the entries of a table (places, steps, ...) for the step at the cursor: (places, ...)."""
         return torch.index_select(table, 1, self.cursor)[:, 0]
 
     def _assess(self) -> None:
@@ -339,14 +339,14 @@ class Stack:
             self._assess_all()
 
     def _assess_all(self) -> None:
-        """Mean loss and accuracy of every model on the test split."""
+        """Compute mean loss and accuracy of every model on the test split."""
         count, models = self.data.test_count, len(self.places)
         self.assessment.zero_()
         with torch.no_grad():
             for start in range(0, count, ASSESSED_AT_ONCE):
                 rows, labels = self.data.test_rows(start, start + ASSESSED_AT_ONCE)
                 pixels, truth = rows.expand(models, -1, -1), labels.expand(models, -1)
-                # The same draws after every epoch, none of which a step has: steps count from 0.
+                # The same draws after every epoch; steps count from 0 and use other draws.
                 mode = Mode(draws=CounterRng(self.keys, torch.full_like(self.keys, -1 - start)))
                 losses, right = self.spec.learning.evaluate_rows(self.tensors, Batch(pixels, truth, mode))
                 self.assessment[0] += losses.double().sum(1)
@@ -362,5 +362,5 @@ def fill(place: int, values: Mapping[str, NDArray[np.floating]], *flats: Paramet
 
 
 def numbers(place: int, *flats: ParameterBuffer) -> dict[str, NDArray[np.floating]]:
-    """A copy of the values in a model's slot."""
+    """Return a copy of the values in a model's slot."""
     return {name: view[place].cpu().numpy().copy() for flat in flats for name, view in flat.views.items()}

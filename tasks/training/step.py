@@ -1,8 +1,8 @@
 """A training step of the models of a stack: losses, gradients, the optimiser's step and the objective's after-step.
 
-On a CPU a step runs the operations of one model after another where the gradients are written out, and operations on
-all models where autograd computes them. On a GPU, which may record it, it runs operations on all models, and depends on
-no value that only the host knows.
+On a CPU, a step with explicit gradients processes one model after another, and a step with autograd all models
+together. On a GPU, which may record it, a step processes all models together, and does not depend on values that only
+the host has.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Part:
     number: int  # within the minibatch
     pixels: Tensor  # (places, rows, features)
     labels: Tensor  # (places, rows)
-    real: Tensor | None  # (places, rows) bool; None where no row is padding
+    real: Tensor | None  # (places, rows) bool; None without padding
 
 
 class Step:
@@ -48,7 +48,7 @@ class Step:
         self.rows = spec.recipe.batch // spec.recipe.accumulate  # of a part
         self.sums = learned.like() if spec.recipe.accumulate > 1 else None  # of the gradients of parts
         self.after = self.learning if isinstance(self.learning, AfterStep) else None
-        # Autograd's view of the weights: it records no step before the present one.
+        # Autograd's view of the weights, without earlier steps.
         self.leaves = {name: view.detach().requires_grad_() for name, view in learned.views.items()}
         self.tensors = {
             name: self.leaves[name] if name in self.leaves else kept.views[name] for name in self.learning.weights
@@ -56,8 +56,8 @@ class Step:
         self._values = {name: tensor.detach() for name, tensor in self.tensors.items()}
         self.together = keys.device.type != "cpu"
         self.by_hand = self.learning if isinstance(self.learning, ByHand) else None
-        self._written_out = not self.together and self.by_hand is not None  # as far as is known
-        # By model: its tensors (*shape), its stack of one, its key and its steps. Split here once, not in every
+        self._written_out = not self.together and self.by_hand is not None  # until a gradient is missing
+        # For each model: its tensors (*shape), its stack of one, its key and its steps, split once instead of in every
         # step.
         places = range(len(keys))
         self._single = [learned.tensors_of_model(place) for place in places]
@@ -71,7 +71,7 @@ class Step:
     def take(self, chosen: Tensor, padded: bool, occupied: Sequence[int], passed: Tensor | None) -> Tensor:
         """Take a step on these rows of the data, (places, rows), -1 for padding; return the losses (places,).
 
-        `passed` (places,) are the epochs that have passed at its end, where something follows a step.
+        `passed` (places,) is the number of epochs after the step, if an operation follows a step.
         """
         if padded and len(chosen) == 1 and chosen.device.type == "cpu":  # a model alone needs no padding
             chosen, padded = chosen[:, : int((chosen >= 0).sum())], False
@@ -91,7 +91,7 @@ class Step:
             yield Part(number, pixels, labels, None if real is None else real[:, within])
 
     def _draws(self, keys: Tensor, steps: Tensor, part: Part) -> CounterRng:
-        """The random numbers of a step, or of a part of it."""
+        """Return the random numbers of a step, or of a part of a step."""
         if self.sums is None:
             return CounterRng(keys, steps)
         return CounterRng(step_keys(keys, steps), torch.full_like(keys, part.number))
@@ -101,7 +101,7 @@ class Step:
     def _explicit_step(
         self, chosen: Tensor, real: Tensor | None, occupied: Sequence[int], passed: Tensor | None
     ) -> Tensor | None:
-        """Every model's step with its written-out gradients; None where there are none."""
+        """Take every model's step with explicit gradients; None if there are none."""
         assert self.by_hand is not None
         counts = {place: chosen.shape[1] if real is None else int(real[place].sum()) for place in occupied}
         with torch.inference_mode():
@@ -167,7 +167,7 @@ class Step:
         return losses
 
     def _loss(self, part: Part, count: int | Tensor) -> Tensor:
-        """The part's contribution to each model's loss of a minibatch of `count` rows: (places,)."""
+        """Return the part's contribution to each model's loss of a minibatch of `count` rows: (places,)."""
         real = part.real
         mode = Mode(
             training=True,

@@ -1,11 +1,11 @@
 """Strategies for training many models on a device, and the choice of the fastest one.
 
-- loop: one model after another. On a CPU nothing is faster: a model's products fill a core, and a stack's convolutions
-  take 1.6 to 1.9 times as long as the same ones apart.
-- stack: as many models in one step as fit and pay. On a GPU the step is recorded and replayed.
-- graph: models apart, each one's step recorded and replayed on a stream of its own. Needs a GPU.
+- loop: one model after another. This is the fastest strategy on a CPU: the products of one model use a whole core, and
+  convolutions of a stack take 1.6 to 1.9 times as long as separate ones.
+- stack: several models in one step, up to the limit of memory and speed. On a GPU, the step is recorded and replayed.
+- graph: separate models, each with its step recorded and replayed on its own stream. Requires a GPU.
 
-A step is not recorded where its data are streamed to the GPU.
+A step is not recorded if its data are streamed to the GPU.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tasks.training.stack import Stack
 from tasks.worker import hardware
 from tasks.worker.compute_context import Choice, ComputeContext
 
-STREAMS = (4, 16)  # of the way "graph"
-STACKED = (64, 256)  # of the way "stack": 64 models come within a sixth of the full rate of large stacks
+STREAMS = (4, 16)  # of the strategy "graph"
+STACKED = (64, 256)  # of the strategy "stack": 64 models reach five sixths of the full rate of large stacks
 TIMED = 20  # steps of each candidate
-WARMING = 3  # steps before
+WARMING = 3  # steps before the timed ones
 
 
 class UnsupportedStrategy(ValueError):
@@ -35,7 +35,7 @@ class UnsupportedStrategy(ValueError):
 
 @dataclass(frozen=True)
 class Strategy:
-    """A number of stacks side by side, with a number of places each."""
+    """A number of concurrent stacks, and a number of places in each."""
 
     name: str
     stacks: int = 1
@@ -71,21 +71,21 @@ class Workload:
         return f"{hardware.name(self.device)}, {spec.learning.name} on {shape}, {', '.join(how)}"
 
     def stacks(self, strategy: Strategy) -> list[Stack]:
-        """The empty stacks of a strategy."""
+        """Return the empty stacks of a strategy."""
         steps = max(minibatches(len(member.rows), self.spec.recipe.batch) for member in self.members)
         stacks = [
             Stack(self.spec, self.data, self.aliases, steps, strategy.places, captured=strategy.captured)
             for _ in range(strategy.stacks)
         ]
-        synchronise(self.device)  # they are used on other streams, which do not wait for their zeros
+        synchronise(self.device)  # other streams use them without waiting for initialisation
         return stacks
 
 
 def choose_strategy(workload: Workload, context: ComputeContext, most: int) -> tuple[Strategy, memory.Need | None]:
-    """The strategy for these members in this context, with at most `most` in one step, and the memory of a stack.
+    """Choose the strategy for these members in this context, with at most `most` in one step; also return its memory.
 
-    The memory is None where it was not measured. The number of members of this call does not bear on which strategy is
-    the fastest: the choice is for all calls. Raises UnsupportedStrategy where the context names one that is impossible.
+    The memory is None if it was not measured. The choice does not depend on the number of members, so that it applies
+    to all calls. Raises UnsupportedStrategy if the context names an impossible strategy.
     """
     most = min(most, context.members or most)
     names = [strategy.name for strategy in candidates(workload, most)]
@@ -109,7 +109,7 @@ def choose_strategy(workload: Workload, context: ComputeContext, most: int) -> t
 
 
 def candidates(workload: Workload, limit: int) -> list[Strategy]:
-    """The strategies worth trying for at most `limit` members at a time, by name in ascending size."""
+    """Return the candidate strategies for at most `limit` members at a time, by name in ascending size."""
     learning = workload.spec.learning
     captured = workload.device.type == "cuda" and learning.capturable and workload.data.is_resident
     strategies = [Strategy("loop")]
@@ -125,26 +125,28 @@ def sizes(wanted: Sequence[int], limit: int) -> list[int]:
 
 
 def rehearse(workload: Workload, models: int) -> int:
-    """Take a step with so many models; return the bytes that the stack holds."""
+    """Take a step with `models` models; return the bytes that the stack keeps."""
     (stack,) = workload.stacks(Strategy("stack", places=models))
     for place in range(models):
         stack.enter(place, 0, workload.members[0])
     padded = stack.begin()[0]
-    # Recording a step takes a copy of what the step changes, too.
+    # Recording a step also copies the tensors that it changes.
     copies = stack.copies() if workload.device.type == "cuda" else []
     stack.step(padded)
     return stack.bytes + sum(copy.nbytes for copy in copies)
 
 
 def benchmark(workload: Workload, strategies: Sequence[Strategy]) -> Choice:
-    """The fastest strategy, with the model-steps per second of each."""
+    """Return the fastest strategy, with the model-steps per second of each."""
     rates: dict[str, float] = {}
     best = strategies[0]
     for strategy in strategies:
         label = f"{strategy.name} {strategy.members}"
         try:
             rates[label] = rate(workload, strategy)
-        except RuntimeError as error:  # an operation that cannot be recorded, or memory: then it is not this one
+        except (
+            RuntimeError
+        ) as error:  # an operation that cannot be recorded, or a lack of memory, excludes the strategy
             if "CUDA error" in str(error) and "captur" not in str(error) and not hardware.exhausted_memory(error):
                 raise
             rates[label] = 0.0
@@ -155,7 +157,7 @@ def benchmark(workload: Workload, strategies: Sequence[Strategy]) -> Choice:
 
 
 def rate(workload: Workload, strategy: Strategy) -> float:
-    """Model-steps per second of a strategy."""
+    """Measure the model-steps per second of a strategy."""
     stacks = workload.stacks(strategy)
     streams = [stream(workload.device) for _ in stacks]
     padded = False
@@ -165,7 +167,7 @@ def rate(workload: Workload, strategy: Strategy) -> float:
             stack.enter(place, index, workload.members[index])
         padded |= stack.begin()[0]
     run = steps_of(stacks, streams, padded)
-    synchronise(workload.device)  # the steps' streams do not wait for the members that have just been put in
+    synchronise(workload.device)  # the steps' streams do not wait for the new members
     for _ in range(WARMING):
         run()
     synchronise(workload.device)
@@ -177,7 +179,7 @@ def rate(workload: Workload, strategy: Strategy) -> float:
 
 
 def steps_of(stacks: Sequence[Stack], streams: Sequence[torch.cuda.Stream | None], padded: bool) -> Callable[[], None]:
-    """The first minibatch of every stack, each on its stream."""
+    """Return a function that takes the first minibatch of every stack, each on its stream."""
 
     def run() -> None:
         for stack, own in zip(stacks, streams, strict=True):

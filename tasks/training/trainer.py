@@ -1,6 +1,6 @@
-"""Training many models by the fastest strategy for the device, with each member's result as it ends.
+"""Training of many models with the fastest strategy for the device, yielding each result as it ends.
 
-Members wait in a row for a place in a stack; when one ends, the next takes its place, or the stack gets smaller.
+Members wait for a place in a stack. When a member ends, the next one takes its place, or the stack shrinks.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tasks.worker import compute_context, hardware
 
 Outcome = tuple[int, Trained | Exception]
 
-MOST = 512  # models in one step: no device gains from more
-_fitted: dict[str, int] = {}  # how many models fitted at last, where memory ran out in this process
+MOST = 512  # models in one step; no device benefits from more
+_fitted: dict[str, int] = {}  # number of models that fitted, after memory ran out in this process
 
 
 def train_many(spec: Spec, members: Sequence[Member], place: torch.device | None = None) -> Iterator[Outcome]:
-    """Each member's index with its trained model, or the TrainingError that ended it alone, as it ends, in any order.
+    """Yield each member's index with its trained model or its TrainingError, as it ends, in any order.
 
-    A member's result depends on the spec and on the member, not on the other members, their order or the strategy: to
-    the bit on a CPU with the strategy "loop" and for networks whose gradients are written out, else to rounding.
+    A member's result depends on the spec and the member, but not on other members, their order or the strategy: bitwise
+    on a CPU with the strategy "loop" and for networks with explicit gradients, otherwise to rounding.
     """
     place = place or hardware.device()
     check(spec, members)
@@ -37,14 +37,14 @@ def train_many(spec: Spec, members: Sequence[Member], place: torch.device | None
 
 
 def train_by_index(spec: Spec, members: Mapping[int, Member]) -> Iterator[Outcome]:
-    """`train_many` for members by number: each outcome comes with its member's number instead of its place."""
+    """Run `train_many` for members by number: each outcome has its member's number instead of its position."""
     numbers = list(members)
     for place, outcome in train_many(spec, list(members.values())):
         yield numbers[place], outcome
 
 
 def check(spec: Spec, members: Sequence[Member]) -> None:
-    """ValueError where a member's settings are impossible."""
+    """Raise ValueError for impossible settings of a member."""
     count = len(spec.images.train)
     for index, member in enumerate(members):
         if not len(member.rows):
@@ -58,7 +58,7 @@ def check(spec: Spec, members: Sequence[Member]) -> None:
 def inside_context(
     context: Callable[[], AbstractContextManager[None]], outcomes: Iterator[Outcome]
 ) -> Iterator[Outcome]:
-    """The outcomes, each computed inside the context, which is left while the reader handles the outcome."""
+    """Yield the outcomes, each computed inside the context, which is left while the consumer handles the outcome."""
     while True:
         with context():
             outcome = next(outcomes, None)
@@ -90,7 +90,7 @@ def _train(spec: Spec, members: Sequence[Member], place: torch.device) -> Iterat
         except Exception as error:
             if not hardware.exhausted_memory(error):
                 raise
-        # Here nothing refers to the stacks any more.
+        # The stacks are no longer referenced here.
         memory.free_cached_memory(place)
         if size == 1:
             yield from [(index, too_big(workload)) for index in left]
@@ -121,7 +121,7 @@ class Trainer:
             self.measured = {"bytes_per_member": need.per_model, "device_bytes": memory.whole(workload.device)}
         self.stacks = workload.stacks(strategy)
         self.streams = [stream(workload.device) for _ in self.stacks]
-        # A link waits for the one it comes after, unless that one has already ended or continues as another link.
+        # A link waits for its predecessor, unless that one has already ended or continues as another link.
         self.waiting: deque[tuple[int, Member]] = deque()
         self.links: dict[int, tuple[int, Member]] = {}
         for index, member in left.items():
@@ -145,7 +145,7 @@ class Trainer:
                     yield from self._fill(number)
 
     def _fill(self, number: int) -> Iterator[Outcome]:
-        """Fill free places with waiting members, and begin the next epoch."""
+        """Fill free places with waiting members, and start the next epoch."""
         stack = self.stacks[number]
         with torch.cuda.stream(self.streams[number]):
             ended: list[Outcome] = []
@@ -159,14 +159,14 @@ class Trainer:
         yield from self._report_outcomes(ended)
 
     def _compact(self, stack: Stack) -> Stack:
-        """The stack without its free places, where that pays: a recorded step has to be recorded again."""
+        """Remove free places of a stack if this saves time, since a recorded step must be recorded again."""
         occupied, places = len(stack.occupied), len(stack.places)
         if occupied == places or (stack.captured and 2 * occupied > places):
             return stack
         return stack.only(stack.occupied)
 
     def _land(self, stack: Stack) -> list[Outcome]:
-        """Wait for the epoch's end; return the members that end with it, and the links after them."""
+        """Wait for the end of the epoch; return the members that end with it, and the links after them."""
         ended: list[Outcome] = []
         asked = time.perf_counter()
         landed = stack.land()
@@ -192,7 +192,7 @@ class Trainer:
             watch(seen, {name: t.detach() if whole else t.detach()[rows] for name, t in stack.tensors.items()})
 
     def _leave_if_over(self, stack: Stack, place: int) -> list[Outcome]:
-        """The outcomes of the place's member and of the links after it that have ended."""
+        """Return the outcomes of the place's member and of its links that have ended."""
         ended: list[Outcome] = []
         while self._over(stack.occupant(place)):
             index = stack.occupant(place).index
@@ -209,7 +209,7 @@ class Trainer:
         return stopped or epochs >= (slot.member.until or self.recipe.epochs)
 
     def _fail(self, index: int, error: TrainingError) -> list[Outcome]:
-        """The same error for a member and every link after it, since each would raise it."""
+        """Return the same error for a member and all later links, since each would raise it."""
         ended: list[Outcome] = [(index, error)]
         while index in self.links:
             index, _ = self.links.pop(index)
@@ -222,7 +222,9 @@ class Trainer:
             rate = round(self.steps / seconds, 1)
             facts = dict(self.measured)
             if self.workload.device.type == "cuda":
-                facts["busy"] = round(min(1.0, self.waited / seconds), 3)  # at least: it computes while we launch, too
+                facts["busy"] = round(
+                    min(1.0, self.waited / seconds), 3
+                )  # a lower limit, since the device also computes during launches
             start = self.workload.members[outcome[0]].start
             if start is not None:
                 facts["continued_from"] = len(start.history)

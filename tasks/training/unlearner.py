@@ -1,7 +1,7 @@
 """The steps of unlearning methods, one model at a time.
 
-Each method is a sequence of passes over images, kept or to be forgotten, each pass with a loss of its own; all share
-the weights and the optimiser. Which loss, and in which order, is all that tells the methods apart.
+Each method is a sequence of passes over images, kept or to be forgotten, each with its own loss; all passes share the
+weights and the optimiser. Methods differ only in losses and their order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Tensors = Mapping[str, Tensor]
 Loss = Callable[[Tensors, Batch], Tensor]
 TakeSteps = Callable[[int], Iterator[Tensor]]
 
-ASKED = 1000  # images at most whose loss says when gradient ascent stops
+ASKED = 1000  # largest number of images whose loss stops gradient ascent
 ASKED_AT_ONCE = 512  # rows
 
 
@@ -52,9 +52,9 @@ def unlearn_model(
     seed: int,
     place: torch.device | None = None,
 ) -> Trained:
-    """The model with these weights after unlearning these training images by the method, with its losses by epoch.
+    """Return the model with these weights after unlearning these training images by the method, with losses by epoch.
 
-    TrainingError where a loss is not finite.
+    Raises TrainingError if a loss is not finite.
     """
     place = place or hardware.device()
     if isinstance(method, RandomLabels):
@@ -74,7 +74,7 @@ def unlearn_model(
 
 
 class Unlearner:
-    """A model on its way: its weights, its optimiser, and the passes that it takes over images."""
+    """A model during unlearning: its weights, its optimiser, and passes over images."""
 
     def __init__(
         self,
@@ -98,11 +98,11 @@ class Unlearner:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """The weights, (1, *shape) by name, in the network's order; what changes them changes these."""
+        """Return the weights, (1, *shape) by name, in the network's order, as views."""
         return {name: (self.learned.views | self.fixed.views)[name] for name in self.learning.weights}
 
     def fit(self, epochs: int, take_steps: TakeSteps, stop: Callable[[], bool] = lambda: False) -> list[Epoch]:
-        """Train for so many epochs, of these steps each, or until one after which `stop` says so."""
+        """Train for this number of epochs with these steps, or until `stop` returns True after an epoch."""
         history: list[Epoch] = []
 
         def after_epoch(epoch: int, losses: Losses) -> bool:
@@ -113,9 +113,9 @@ class Unlearner:
         return history
 
     def steps(self, losses: Loss | None, rows: Rows, epoch: int, rate: float, over: str) -> Iterator[Tensor]:
-        """Each step's loss of one pass over the rows, in the order of that epoch, taken at this learning rate.
+        """Take one pass over the rows in the order of an epoch, with this learning rate; yield each step's loss.
 
-        `losses` is what is minimised, the cross-entropy by default. `over` names the pass, whose order is its own.
+        `losses` is the minimised loss, by default the cross-entropy. `over` names the pass, which has its own order.
         """
         objective = self.learning if losses is None else Learned(self.learning, losses)
         spec = Spec(objective, self.recipe, self.images)
@@ -127,24 +127,24 @@ class Unlearner:
             yield step.take(real, False, [0], None)[0]
 
     def epoch(self, number: int, losses: Losses) -> Epoch:
-        """The epoch with these losses of its steps, and the validation loss and accuracy after it."""
+        """Return the epoch with these losses of its steps, and the validation loss and accuracy after it."""
         loss, accuracy = self.evaluate(self.test_parts(self.data.test_count))
         if not math.isfinite(loss):
             raise not_finite("validation loss", f"after epoch {number} of unlearning", self.seed)
         return Epoch(number, float(np.mean(losses)), loss, accuracy)
 
     def test_parts(self, count: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """The pixels and labels of the first `count` validation images."""
+        """Yield the pixels and labels of the first `count` validation images."""
         for start in range(0, count, ASKED_AT_ONCE):
             yield self.data.test_rows(start, min(start + ASKED_AT_ONCE, count))
 
     def parts(self, rows: Rows) -> Iterator[tuple[Tensor, Tensor]]:
-        """The pixels and labels of these training images."""
+        """Yield the pixels and labels of these training images."""
         for start in range(0, len(rows), ASKED_AT_ONCE):
             yield self.data.rows(torch.from_numpy(rows[start : start + ASKED_AT_ONCE]).to(self.keys.device))
 
     def evaluate(self, parts: Iterator[tuple[Tensor, Tensor]]) -> tuple[float, float]:
-        """Mean cross-entropy in evaluation mode, in nats, and accuracy, over images of the data."""
+        """Return mean cross-entropy in evaluation mode, in nats, and accuracy, over these images."""
         total, right, count = 0.0, 0.0, 0
         with torch.no_grad():
             for pixels, labels in parts:
@@ -160,7 +160,7 @@ class Unlearner:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """The network of `learning` under another loss: each row's, (models, rows). An `Objective`."""
+    """An `Objective`: the network of `learning` with another loss per row, (models, rows)."""
 
     learning: CrossEntropy
     losses: Loss
@@ -186,17 +186,17 @@ class Learned:
 
 
 def _train_on(model: Unlearner, method: TuningOnKept | RandomLabels, rows: Rows) -> list[Epoch]:
-    """Trains on these rows, whatever their labels are."""
+    """Train on these rows with their current labels."""
     return model.fit(method.epochs, lambda epoch: model.steps(None, rows, epoch, method.learning_rate, "kept"))
 
 
 def ascend(model: Unlearner, method: GradientAscent, forgotten: Rows) -> list[Epoch]:
-    """Climbs until the images to be forgotten are as hard as validation images; the losses are their cross-entropy."""
+    """Ascend until the loss on images to be forgotten reaches that on validation images; losses are cross-entropies."""
     hard = _as_hard_as_new(model, forgotten)
 
     def take_steps(epoch: int) -> Iterator[Tensor]:
         nonlocal hard
-        if hard:  # from the start: no step is taken
+        if hard:  # already at the start: take no step
             yield torch.tensor(model.evaluate(model.parts(forgotten[:ASKED]))[0], dtype=torch.float64)
             return
         for loss in model.steps(ascent(model.learning), forgotten, epoch, method.learning_rate, "forgotten"):
@@ -209,19 +209,19 @@ def ascend(model: Unlearner, method: GradientAscent, forgotten: Rows) -> list[Ep
 
 
 def _as_hard_as_new(model: Unlearner, forgotten: Rows) -> bool:
-    """Whether the mean loss on images to be forgotten is at least that on validation images, of each 1,000 at most."""
+    """Whether the mean loss on images to be forgotten is at least that on validation images, at most 1,000 of each."""
     known, _ = model.evaluate(model.parts(forgotten[:ASKED]))
     new, _ = model.evaluate(model.test_parts(min(ASKED, model.data.test_count)))
     return known >= new
 
 
 def ascent(learning: CrossEntropy) -> Loss:
-    """Minus the cross-entropy."""
+    """Return the negative cross-entropy as a loss."""
     return lambda tensors, batch: -learning.losses(tensors, batch)
 
 
 def with_random_labels(images: Images, forgotten: Rows, classes: int, seed: int) -> Images:
-    """The images with another label for each of these training images, uniformly from all but its own."""
+    """Replace the label of each of these training images by a uniformly drawn wrong one."""
     labels = images.train_labels.copy()
     other = seeds.generator(seed, "random labels").integers(1, classes, len(forgotten))
     labels[forgotten] = (labels[forgotten] + other) % classes
@@ -229,7 +229,7 @@ def with_random_labels(images: Images, forgotten: Rows, classes: int, seed: int)
 
 
 def _distil(model: Unlearner, method: Distillation, kept: Rows, forgotten: Rows) -> list[Epoch]:
-    """Departs from the teacher, the model as it was, on what is to be forgotten, and obeys it on what is kept."""
+    """Depart from the teacher, the original model, on images to be forgotten, and follow it on kept images."""
     teacher = {name: tensor.clone() for name, tensor in model.tensors.items()}
 
     def take_steps(epoch: int) -> Iterator[Tensor]:
@@ -243,7 +243,7 @@ def _distil(model: Unlearner, method: Distillation, kept: Rows, forgotten: Rows)
 
 
 def departure(learning: CrossEntropy, method: Distillation, teacher: Tensors) -> Loss:
-    """Minus the divergence from the teacher."""
+    """Return the negative divergence from the teacher as a loss."""
 
     def losses(tensors: Tensors, batch: Batch) -> Tensor:
         pixels = learning.training_pixels(tensors, batch)
@@ -254,7 +254,7 @@ def departure(learning: CrossEntropy, method: Distillation, teacher: Tensors) ->
 
 
 def obedience(learning: CrossEntropy, method: Distillation, teacher: Tensors) -> Loss:
-    """Cross-entropy and divergence from the teacher, weighted."""
+    """Return the weighted sum of cross-entropy and divergence from the teacher as a loss."""
 
     def losses(tensors: Tensors, batch: Batch) -> Tensor:
         pixels = learning.training_pixels(tensors, batch)
@@ -267,7 +267,7 @@ def obedience(learning: CrossEntropy, method: Distillation, teacher: Tensors) ->
 
 
 def taught(learning: CrossEntropy, teacher: Tensors, pixels: Tensor) -> Tensor:
-    """The teacher's log probabilities, (models, rows, classes)."""
+    """Return the teacher's log probabilities, (models, rows, classes)."""
     with torch.no_grad():
         return learning.log_p(teacher, pixels, EVALUATION)
 

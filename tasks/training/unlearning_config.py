@@ -1,8 +1,8 @@
 """The methods of unlearning and their settings.
 
 Each method is an alternative with a tag, which users write and which distinguishes stored results of methods with the
-same settings. The papers tune epochs and learning rates to each data set and network. Those of distillation are of its
-released code; the others are ours. Steps are those of the training's optimiser, where most of the papers take SGD.
+same settings. The papers tune epochs and learning rates to each data set and network. The settings of distillation
+follow its released code; the others are Engram's. Steps use the training's optimiser, while most papers use SGD.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ UnlearningName = Literal["retraining", "fine-tuning", "gradient-ascent", "random
 
 @dataclass(frozen=True)
 class Passes(Ranged):
-    """So many passes over images at one learning rate."""
+    """A number of passes over images with one learning rate."""
 
     epochs: Annotated[int, AtLeast(1)] = 10
-    """Passes over the images, at most."""
+    """Maximum number of passes over the images."""
     learning_rate: Annotated[float, Finite()] = 1e-3
     """The learning rate."""
 
 
 @dataclass(frozen=True)
 class TuningOnKept(Passes):
-    """Further training on what is kept alone, by cross-entropy.
+    """Further training on the kept images only, by cross-entropy.
 
     The baseline of Golatkar, Achille & Soatto 2020, "Eternal sunshine of the spotless net", and of most papers since.
     """
@@ -41,12 +41,12 @@ class TuningOnKept(Passes):
 
 @dataclass(frozen=True)
 class GradientAscent(Passes):
-    """Steps up the cross-entropy of what is to be forgotten, without what is kept.
+    """Gradient ascent on the cross-entropy of the images to be forgotten, without the kept images.
 
-    It ends after the step with which the mean loss on the images to be forgotten (the first 1,000) reaches that on the
-    validation images, which no training saw: an owner can see this, and what is as hard as new images counts as
-    forgotten. At most `epochs`. Golatkar, Achille & Soatto 2020 call it negative gradient; the stop is the forgetting
-    threshold of Jang et al. 2023, "Knowledge unlearning for mitigating privacy risks in language models", with losses.
+    It ends when the mean loss on the images to be forgotten (the first 1,000) reaches that on the validation images,
+    which are new to the model, or after `epochs`: an owner can measure both, and images with the loss of new images
+    count as forgotten. Golatkar, Achille & Soatto 2020 call it negative gradient; the stop is the forgetting threshold
+    of Jang et al. 2023, "Knowledge unlearning for mitigating privacy risks in language models", with losses.
     """
 
     tag: ClassVar[UnlearningName] = "gradient-ascent"
@@ -57,7 +57,7 @@ class GradientAscent(Passes):
 
 @dataclass(frozen=True)
 class RandomLabels(Passes):
-    """Further training on what is kept with its labels and on what is to be forgotten with random wrong ones.
+    """Further training on kept images with their labels and on images to be forgotten with random wrong labels.
 
     The wrong labels are drawn once, uniformly from the other classes. Graves, Nagisetty & Ganesh 2021, "Amnesiac
     machine learning".
@@ -68,23 +68,23 @@ class RandomLabels(Passes):
 
 @dataclass(frozen=True)
 class Distillation(Ranged):
-    """The model as its own teacher: the student obeys it on what is kept and departs from it on the rest.
+    """Distillation from the original model: the student follows it on kept images and departs from it on the others.
 
-    An epoch over what is kept minimises `cross_entropy` x cross-entropy + `divergence` x KL(teacher || student), one
-    over what is to be forgotten maximises the KL, which is multiplied by the square of the temperature. Kurmanji et al.
+    An epoch over the kept images minimises `cross_entropy` x cross-entropy + `divergence` x KL(teacher || student). An
+    epoch over the images to be forgotten maximises the KL, multiplied by the square of the temperature. Kurmanji et al.
     2023, "Towards unbounded machine unlearning" (SCRUB), eq. 3 and algorithm 1, with the settings of the released code
-    for small data, less its weight decay.
+    for small data, without its weight decay.
     """
 
     tag: ClassVar[UnlearningName] = "distillation"
 
     epochs: Annotated[int, AtLeast(1)] = 10
-    """Epochs over what is kept."""
+    """Epochs over the kept images."""
     forgetting: Annotated[int, AtLeast(1), UpTo("epochs")] = 3
-    """Epochs over what is to be forgotten, each before one of the first over what is kept."""
+    """Epochs over the images to be forgotten, each before one of the first epochs over the kept images."""
     learning_rate: Annotated[float, Finite()] = 5e-4
-    """The learning rate, at first."""
-    falls: Annotated[tuple[int, ...], Ascending(1, "epochs from 1 on, ascending")] = (5, 8, 9)
+    """The initial learning rate."""
+    falls: Annotated[tuple[int, ...], Ascending(1, "ascending epochs from 1")] = (5, 8, 9)
     """Epochs after which the learning rate falls tenfold."""
     cross_entropy: Annotated[float, AtLeast(0)] = 1.0
     """Weight of the cross-entropy."""
@@ -95,12 +95,12 @@ class Distillation(Ranged):
 
     def conflicts(self) -> Iterator[str]:
         if not (self.cross_entropy or self.divergence):
-            yield "cross_entropy and divergence are both 0; one of them must be above 0"
+            yield "cross_entropy and divergence are both 0; set one of them above 0"
 
 
 @dataclass(frozen=True)
 class Retraining(Ranged):
-    """Training on what is kept alone, from scratch, as any model is trained."""
+    """Training from scratch on the kept images only."""
 
     tag: ClassVar[UnlearningName] = "retraining"
 
@@ -115,7 +115,7 @@ UNLEARNING: Mapping[UnlearningName, type[Retraining | Method]] = {
 
 @dataclass(frozen=True)
 class Unlearning(Ranged):
-    """What is kept and what is to be forgotten of the images that a classifier was trained on, and by which method.
+    """The kept images, the images to be forgotten, and the method.
 
     `validation`, `classes`, `augmentation`, `crop`, `optimiser` and `batch` are as in the training
     (`tasks.training.mixed.Mixture`); `seed` orders the minibatches and draws random labels.
@@ -135,10 +135,10 @@ class Unlearning(Ranged):
     def conflicts(self) -> Iterator[str]:
         for name in ("kept", "forgotten"):
             if not getattr(self, name):
-                yield f"{name} is empty; it needs at least one share"
+                yield f"{name} is empty; it must contain at least one share"
         _ = self.recipe  # its ranges are checked on construction
 
     @property
     def recipe(self) -> Recipe:
-        """How its steps are taken; ValueError where that is impossible."""
+        """The recipe of its steps. Raises ValueError for impossible settings."""
         return Recipe(self.method.epochs, self.batch, self.method.learning_rate, 0, (), self.optimiser)

@@ -1,1 +1,1 @@
-"""The user's code that results depend on: its files, their digests, and a check of what a process has loaded."""
+"""Users' code that results depend on: its files, their digests, and a check of the modules that a process loads."""

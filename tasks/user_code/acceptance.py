@@ -1,4 +1,4 @@
-"""Accepted changes of the user's code: keys hold the digest of the earlier code in place of the present one."""
+"""Accepted changes of users' code: keys contain the digest of the earlier code instead of the current one."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a task knows of the process that computes it: device, memory, files, states to go on from."""
+"""The process of a task: device, memory, files and states to continue from."""

@@ -1,9 +1,9 @@
-"""Checkpoints that the trainings of a call may continue from, and those that they leave for later links.
+"""Checkpoints that the trainings of a call may continue from, and that they store for later links.
 
-A long training is a chain of links, each a job "this training, up to epoch e". Where a link continues from does not
-bear on its result, so it is in no config and no key. The sender of a call provides the checkpoints (`under`). The
-training task reads, by the job's index in `configs`, the states that it may continue from (`given`), and hands over the
-one at its end (`leave`). A state is bytes whose meaning is the task's own. Outside a run none are given and none kept.
+A long training is a chain of links, each a job "this training, up to epoch e". The checkpoint of a link does not affect
+its result, so it is in no config and no key. The sender of a call provides the checkpoints (`under`). The training task
+reads, by the job's index in `configs`, the states that it may continue from (`given`), and passes its final state to
+`leave`. A state is bytes in a format of the task. Outside a run, there are no checkpoints.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Leave = Callable[[bytes], None]
 
 @dataclass(frozen=True)
 class Link:
-    """The checkpoints before one job, the nearest first, each read when needed.
+    """The checkpoints before one job, the latest first, each read when needed.
 
-    `leave` takes the state at its end; None where no link continues from there.
+    `leave` receives the final state; None if no link continues from it.
     """
 
     given: Callable[[], Iterable[bytes]] = tuple
@@ -52,7 +52,7 @@ def wanted(index: int) -> bool:
 
 
 def leave(index: int, state: bytes) -> None:
-    """Hand over the state at a job's end, before its result; dropped where it is not wanted."""
+    """Pass on the final state of a job, before its result; ignored if it is not requested."""
     taken = _link(index).leave
     if taken is not None:
         taken(state)

@@ -1,7 +1,7 @@
-"""How a call's jobs are to be computed where there is a choice, and what came of it.
+"""Choices for the computation of a call's jobs, and facts about it.
 
-None of it bears on a result, so none of it is in a config or a key. Whoever sends a call says how (`under`); the code
-that has the choice asks (`asked`), and notes beside each result what it did (`note`).
+Neither affects results, so neither is in a config or a key. The sender of a call sets the choices (`under`), the
+computing code reads them (`asked`), and notes facts about each result (`note`).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class ComputeContext(Ranged):
 
     way: StrategyName = "auto"  # of training models; auto takes the fastest here
     members: Annotated[int, AtLeast(1)] | None = (
-        None  # models in one step at most; None: as many as are fastest and fit
+        None  # maximum number of models in one step; None: the fastest number that fits
     )
     sharers: Annotated[int, AtLeast(1)] = 1  # calls on this device at one time: each takes its part of the memory
     settle: Settle = field(default_factory=here)
-    gpus: Annotated[int, AtLeast(1)] = 1  # that this process may use: a model may lie on several of them
+    gpus: Annotated[int, AtLeast(1)] = 1  # that this process may use; a model may be divided among several GPUs
 
 
 @dataclass
@@ -62,7 +62,7 @@ _ALONE = ComputeContext()  # a process of no run
 
 @contextmanager
 def use_context(context: ComputeContext) -> Iterator[Mapping[str, Any]]:
-    """Compute jobs in this context inside; yields what was noted of the latest result."""
+    """Compute jobs in this context inside the block; yields the notes on the latest result."""
     call = _Call(context, {})
     token = _call.set(call)
     try:
@@ -78,11 +78,11 @@ def current_context() -> ComputeContext:
 
 
 def note(**facts: Any) -> None:
-    """Note how a result was computed, before it is handed over; replaces the notes on the previous one.
+    """Note facts about a result before it is returned; replaces the notes on the previous result.
 
-    Facts are what JSON can hold. For trainings: `way`, `stack` (models in one step), `steps_per_second` (of one
-    model, times the models in the step), `device`, `bytes_per_member`, `device_bytes`, `busy` (the share of wall time
-    that the device was computing), `continued_from` (the epoch whose state it went on from; absent: from its start).
+    Facts are JSON values. For trainings: `way`, `stack` (models in one step), `steps_per_second` (of one model, times
+    the models in the step), `device`, `bytes_per_member`, `device_bytes`, `busy` (the share of wall time in which the
+    device was computing), `continued_from` (the epoch of the state it continued from; absent: from scratch).
     """
     call = _call.get()
     if call is not None:

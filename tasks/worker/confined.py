@@ -1,11 +1,11 @@
-"""Foreign files are read in a child process whose memory is limited.
+"""Third-party files are read in a child process with limited memory.
 
-What a file says of itself may be wrong, by accident or to stop a machine: 58 kB of Parquet can hold 8 GB. The child may
-take as much memory as ENGRAM_FOREIGN_MEMORY says, such as `4GB`, by default half of the machine's. If it takes more, or
-dies, the caller gets TooLarge: one line, which begins with "it". Results come back in a file as an Arrow stream, whose
-size is limited, too.
+The header of a file may be wrong, by accident or as an attack: 58 kB of Parquet can contain 8 GB. The memory limit of
+the child is ENGRAM_FOREIGN_MEMORY, such as `4GB`, by default half of the machine's memory. If the child exceeds it, or
+dies, the caller receives TooLarge, with a message that begins with "it". Results are returned in a file as an Arrow
+stream, whose size is also limited.
 
-The functions that run in the child are named by `module:function`, take JSON, and return a table.
+Functions in the child are named by `module:function`, take JSON, and return a table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "ENGRAM_FOREIGN_MEMORY"
 UNITS = {"": 1, "MB": 10**6, "GB": 10**9}
-SHARE = 2  # of the machine's memory: one part in so many
+SHARE = 2  # fraction of the machine's memory
 LEAST = 10**9  # bytes that the libraries themselves take, with room to read anything at all
 # The child takes no more address space than it uses: one arena, the system's allocator, one thread.
 QUIET = {"MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
@@ -73,7 +73,7 @@ def check_file_size(size: int, times: int = 1) -> None:
 
 
 def describe_limit() -> str:
-    """What a foreign file may take, and how to allow more."""
+    """Describe the memory limit of third-party files, and how to raise it."""
     return (
         f"a file may take {megabytes(memory_limit())} (half of this machine's memory, unless {VARIABLE} says another "
         "size, such as 8GB)"
@@ -81,10 +81,10 @@ def describe_limit() -> str:
 
 
 def read_table(function: str, **request: Any) -> pa.Table:
-    """The table that a function returns in a child.
+    """Return the table that a function returns in a child.
 
-    Raises TooLarge if the child takes too much memory or dies, and what the function raises: ArrowException, OSError,
-    FileError or another ValueError.
+    Raises TooLarge if the child exceeds the memory limit or dies, and the errors of the function: ArrowException,
+    OSError, FileError or another ValueError.
     """
     import pyarrow as pa
 
@@ -152,7 +152,7 @@ def limit_memory(limit: int) -> None:
 
 
 def serve_table(asked: Mapping[str, Any]) -> None:
-    """In the child: run the function that is asked for, and write its table, and as JSON what it raises."""
+    """Run the requested function in the child, and write its table or, as JSON, its error."""
     import pyarrow as pa
 
     limit_memory(asked["limit"])

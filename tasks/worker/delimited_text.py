@@ -42,7 +42,7 @@ class DelimitedTextError(ValueError):
         self.line = line
 
     def describe(self, file: object) -> str:
-        """The message with the name of the file in front."""
+        """Return the message after the name of the file."""
         return f"{file} {self}" if self.line is None else f"{file}, line {self.line} {self}"
 
 
@@ -169,7 +169,7 @@ def match_names(header: Iterable[str], known: Iterable[str], pattern: re.Pattern
 
 
 def decode_text(encoded: bytes) -> str:
-    """The text of a file without its byte order mark. Raises DelimitedTextError for other content."""
+    """Return the text of a file without its byte order mark. Raises DelimitedTextError for other content."""
     encoding, mark = next(((name, mark) for mark, name in MARKS if encoded.startswith(mark)), ("utf-8", b""))
     body = encoded.removeprefix(mark)
     try:
@@ -218,7 +218,7 @@ def _split_header(text: str, separator: str) -> tuple[list[str], int, int]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, int]]:
-    """Each line with its end, and where the next one begins. Unlike StringIO it takes no second copy of the text."""
+    """Yield each line with its line ending and the start of the next one, without a second copy of the text."""
     begin = 0
     for found in LINE_END.finditer(text):
         yield text[begin : found.end()], found.end()

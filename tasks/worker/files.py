@@ -44,24 +44,24 @@ class File:
     @classmethod
     def parse(cls, text: str) -> File:
         path, _, digest = text.rpartition("@")
-        # A path may hold an @ of its own.
+        # A path may contain an @.
         return cls(path, digest) if path and DIGEST.fullmatch(digest) else cls(text)
 
     def __str__(self) -> str:
         return f"{self.path}@{self.digest}" if self.digest else self.path
 
     def named(self) -> File:
-        """The same without its folders."""
+        """Return the file without its folders."""
         return File(PurePath(self.path).name, self.digest)
 
     def identity(self) -> str:
-        """What a key sees: the content, never the path."""
+        """Return the part of a key: the content, never the path."""
         if not self.digest:
             raise ValueError(f"file {self.path!r} has no digest yet; pin it before planning")
         return self.digest
 
     def pin(self, known: MutableMapping[str, str]) -> File:
-        """The same with the digest of its bytes; FileError where there is no such file, or it is another."""
+        """Return the file with the digest of its bytes. Raises FileError if it does not exist or differs."""
         return pin(self, known)
 
     def paths(self) -> tuple[Path, ...]:
@@ -69,10 +69,10 @@ class File:
 
 
 def pin(file: File, known: MutableMapping[str, str] | None = None) -> File:
-    """The file by its absolute path, so that any process finds it, with the digest of its bytes.
+    """Return the file with its absolute path and the digest of its bytes.
 
-    `known` remembers digests by path, size and time of change; the caller keeps it between runs. FileError where the
-    file is not there, or does not have the digest given already.
+    `known` caches digests by path, size and modification time; the caller keeps it between runs. Raises FileError if
+    the file does not exist, or differs from a given digest.
     """
     path = expand_home(file.path).absolute()
     known = {} if known is None else known
@@ -89,7 +89,7 @@ def pin(file: File, known: MutableMapping[str, str] | None = None) -> File:
 
 
 def read(file: File) -> bytes:
-    """The file's bytes. A FileError where it is not there, or not the one that was pinned."""
+    """Return the file's bytes. Raises FileError if it does not exist, or differs from the pinned one."""
     path = expand_home(file.path)
     try:
         check_regular(path)
@@ -102,7 +102,7 @@ def read(file: File) -> bytes:
 
 
 def expand_home(path: str) -> Path:
-    """The path with its `~` replaced; FileError for the home of an unknown user."""
+    """Expand `~` in a path. Raises FileError for the home of an unknown user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -145,6 +145,6 @@ def check(file: File, digest: str) -> None:
 
 
 def shorten_names(names: Sequence[str]) -> list[str]:
-    """What people call files of these names: the same without endings, whole where two would then be called alike."""
+    """Return display names of files: without suffixes, or in full if two names would then be equal."""
     stems = [PurePath(name).stem if re.match(r"\.[A-Za-z]", PurePath(name).suffix) else name for name in names]
     return [name if stems.count(stem) > 1 else stem for name, stem in zip(names, stems, strict=True)]

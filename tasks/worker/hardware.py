@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import torch
 
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the names that malloc.h gives these numbers: M_...
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
 LARGEST = 32 * 2**20  # bytes: blocks beyond this are given back all the same, by glibc's own limit
 RESIDENT = re.compile(rb"VmHWM:\s*(\d+) kB\n(?:.*\n)*?RssFile:\s*(\d+) kB\nRssShmem:\s*(\d+) kB")  # proc_pid_status(5)
 STATUS_BYTES = 4096  # of /proc/self/status that hold what is read there
@@ -25,7 +25,7 @@ MemoryKind = Literal["host", "device"]
 
 
 def device() -> torch.device:
-    """The GPU where there is one, else the CPU."""
+    """Return the GPU if there is one, otherwise the CPU."""
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -57,7 +57,7 @@ def available_memory(system: Path = Path("/")) -> int:
 
 
 def reset_peak_memory() -> None:
-    """Let `peak_memory` count from now on; without Linux it counts from the start of the process."""
+    """Reset `peak_memory`; on other systems than Linux it counts from the start of the process."""
     with suppress(OSError), open("/proc/self/clear_refs", "wb", buffering=0) as file:
         file.write(FORGET_PEAK)
 
@@ -86,7 +86,7 @@ os.register_at_fork(after_in_child=_status.cache_clear)
 
 
 def exhausted_memory(error: BaseException) -> MemoryKind | None:
-    """Which memory ran out, if an error says so."""
+    """Return the kind of memory that ran out according to an error, if any."""
     stated: MemoryKind | None = getattr(error, "exhausted", None)
     if stated is not None or isinstance(error, MemoryError):
         return stated or "host"
@@ -146,7 +146,7 @@ def full_float32() -> Iterator[None]:
     before = [backend.fp32_precision for backend in backends]
     try:
         legacy = torch.get_float32_matmul_precision()
-    except RuntimeError:  # asked for through the backends alone
+    except RuntimeError:  # available only through the backends
         legacy = None
     torch.set_float32_matmul_precision("highest")
     try:
@@ -160,9 +160,10 @@ def full_float32() -> Iterator[None]:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Compute with `count` threads of torch inside; afterwards with as many as before.
+    """Use `count` threads of torch inside the block, and restore the number afterwards.
 
-    Models this small train fastest as one process per core with one thread each, and one thread's sums have one order.
+    Small models train fastest with one process per core and one thread each, and the sums of one thread have a fixed
+    order.
     """
     import torch
 
@@ -176,11 +177,11 @@ def threads(count: int) -> Iterator[None]:
 
 @cache
 def keep_freed_memory() -> bool:
-    """Keep memory that is freed from now on in this process for later use; return whether its C library can.
+    """Keep freed memory in this process for reuse; return whether the C library supports this.
 
-    The activations of a minibatch are megabytes that come and go with every step. glibc gives such blocks back to the
-    system at once and has them filled with zeros, page by page, when they are asked for again, which is a third of a
-    convolutional network's step on a CPU.
+    The activations of a minibatch are megabytes that are allocated and freed in every step. glibc returns such blocks
+    to the system immediately, which fills them with zeros, page by page, at the next allocation. This takes a third of
+    a convolutional network's step on a CPU.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -1,7 +1,7 @@
-"""Processes that read foreign files for this one: each forks a child per file.
+"""Processes that read third-party files: each forks a child per file.
 
-What reading imports is loaded once for each process instead of once for each file. A child has the memory limit of
-`tasks.worker.confined`, and neither what it reads nor how it ends reaches the process that forked it.
+Imports are loaded once per process instead of once per file. A child has the memory limit of `tasks.worker.confined`,
+and neither its content nor its failure affects the process that forked it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _lock = threading.Lock()
 
 
 class ReaderProcess:
-    """A process that answers one request at a time. Whoever forked this process has readers of its own."""
+    """A process that handles one request at a time. A parent process that forked this one has its own readers."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.owner = os.getpid()
-        # A process group of its own: Ctrl-C is answered by the process that asks, which ends the reader and its child.
+        # A separate process group: Ctrl-C reaches the requesting process, which ends the reader and its child.
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -72,9 +72,9 @@ class ReaderProcess:
 
 
 def ask_reader(request: Mapping[str, Any], start: Callable[[], ReaderProcess]) -> int | None:
-    """Run the `server` that a request names in the child of an idle reader, or of a new one. Returns its exit code.
+    """Run the `server` of a request in the child of an idle reader, or of a new one. Returns its exit code.
 
-    An idle reader may end in the moment in which it is asked; a new one is asked then. None if that one ends, too.
+    If an idle reader ends during the request, a new one is used. None if that one also ends.
     """
     request = {**request, "paths": sys.path, "folder": os.getcwd(), "environment": dict(os.environ)}
     reader = _take_idle()

@@ -1,7 +1,7 @@
-"""How much a user's file may become in memory: what packs a thousandfold is refused before it is unpacked.
+"""Limits of the memory of users' files, which refuse files with an extreme compression ratio before unpacking them.
 
-A small file may announce terabytes, by accident or to stop a machine. Its directory or header is read first, which
-costs nothing, and what is beyond the limits here gets one line.
+A small file may announce terabytes, by accident or as an attack. Its directory or header is read first, which is cheap,
+and a file above the limits raises an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from PIL.Image import Image
 
-# Weights and tables of numbers shrink by a few times at most, text by ten; a bomb shrinks a thousandfold.
+# Weights and tables of numbers have compression ratios of a few, text of ten, and decompression bombs of a thousand.
 UNPACKED = 10**9  # bytes that any file may unpack to
 TIMES = 20  # a larger file may unpack to so many times its own size
 MOST_PIXELS = 1 << 27  # of one picture: 12,000 x 9,000 passes, and takes 0.4 GB as RGB
@@ -81,10 +81,10 @@ def read_parquet(file: Path | bytes, columns: Sequence[str] | None = None) -> pa
 
 
 def unpack_parquet(path: str, columns: Sequence[str] | None, most: int) -> pa.Table:
-    """The table, read batch by batch while its bytes are counted; TooLarge, OSError, ArrowException.
+    """Read a table batch by batch and count its bytes. Raises TooLarge, OSError or ArrowException.
 
-    Most of the time the footer says already that there is too much. A value that is repeated takes nothing in the file,
-    so that every value is counted as a number beside the bytes that its column unpacks to.
+    Usually the footer already shows that a table is too large. Repeated values take no space in the file, so that every
+    value counts as a number in addition to the unpacked bytes of its column.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -108,7 +108,7 @@ def unpack_parquet(path: str, columns: Sequence[str] | None, most: int) -> pa.Ta
 
 
 def gunzip(held: bytes) -> bytes:
-    """The unpacked bytes. TooLarge where there are too many; OSError, EOFError and zlib.error as of `gzip`."""
+    """Return the unpacked bytes. Raises TooLarge for too many, and OSError, EOFError and zlib.error as `gzip` does."""
     most = most_bytes(len(held))
     with gzip.open(io.BytesIO(held)) as file:
         unpacked = file.read(most + 1)
@@ -119,7 +119,7 @@ def gunzip(held: bytes) -> bytes:
 
 @contextmanager
 def open_picture(file: bytes | BinaryIO, formats: tuple[str, ...] | None = None) -> Iterator[Image]:
-    """A picture as Pillow opens it, its pixels not yet decoded; TooLarge where its header announces too many."""
+    """Open an image with Pillow without decoding its pixels. Raises TooLarge if its header announces too many."""
     from PIL import Image
 
     # From a number of pixels on it warns, in two lines; they are refused below instead.
@@ -127,9 +127,9 @@ def open_picture(file: bytes | BinaryIO, formats: tuple[str, ...] | None = None)
     try:
         picture = Image.open(io.BytesIO(file) if isinstance(file, bytes) else file, formats=formats)
     except Image.DecompressionBombError:
-        raise TooLarge(f"it has too many pixels; a picture may have {MOST_PIXELS:,}") from None
+        raise TooLarge(f"it has too many pixels; an image may have {MOST_PIXELS:,}") from None
     with picture:
         width, height = picture.size
         if width * height > MOST_PIXELS:
-            raise TooLarge(f"it has {height:,} x {width:,} pixels; a picture may have {MOST_PIXELS:,}")
+            raise TooLarge(f"it has {height:,} x {width:,} pixels; an image may have {MOST_PIXELS:,}")
         yield picture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.certificate import MASKED, RULE_NOTE, define_answer
+from dashboards.certificate import MASKED, RULE_NOTE, define_answer, split_rule
 from dashboards.run import Run, open_run
 from orchestrator.inspection import page_seal
 from orchestrator.run_folder import notes
@@ -49,8 +49,10 @@ def test_second_page_has_rule_published_score_and_controls(smoke: Run, opened: P
     assert "t-test" in published
     assert "published" not in opened.evaluate("document.querySelector('.certificate').textContent")
     rule = opened.evaluate("document.querySelector('.certificate').nextElementSibling.textContent")
-    for text in (smoke.certificate.rule, published, describe_controls([Attack.MEMBERSHIP])):
-        assert text.replace("`", "") in rule
+    cases = split_rule(smoke.certificate.rule.replace("`", ""))
+    assert len(cases) > 2
+    for text in (*cases, published, describe_controls([Attack.MEMBERSHIP])):
+        assert text in rule
 
 
 def test_mask_note_needs_a_mask(smoke: Run, drawn: Path) -> None:
@@ -97,7 +99,7 @@ def test_sweep_has_one_row_per_cell(swept: Run, drawn_sweep: Path, browser: Brow
     assert answers == [text.strip() for text in badges]
     said = page.evaluate("document.querySelector('.certificate').textContent")
     assert said.count("Is a feature that occurs in one single training image memorised?") == 1
-    assert said.count("Not detected is not safe") == 1  # limits of all cells appear once
+    assert said.count("Not detected does not mean safe") == 1  # limits of all cells appear once
 
 
 def cells(store: Store, count: int) -> Run:

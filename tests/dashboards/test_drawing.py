@@ -214,7 +214,7 @@ def test_legend_values_have_the_precision_of_the_interval() -> None:
     assert [(entry.mark, entry.words) for entry in legend_entries(EFFECT)] == [
         ("estimate", "0.37: estimate"),
         ("range", "0.18 to 0.55: its 95 % interval"),
-        ("null", "0: where nothing is memorised"),
+        ("null", "0: if nothing is memorised"),
         ("boundary", "0.1: not detected below"),
     ]
     assert [entry.words for entry in legend_entries(PLACE)][:2] == [

@@ -1,1 +1,1 @@
-"""Pictures whose objects have known boxes: where they come from, how they are parted, cut and shown to a model."""
+"""Images whose objects have known boxes: sources, partitions, crops and evaluation."""

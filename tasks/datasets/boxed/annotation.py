@@ -1,10 +1,10 @@
-"""Boxes of one picture from an XML file of Pascal VOC's form, as ImageNet's are.
+"""Boxes of one image from an XML file in the format of Pascal VOC, as in ImageNet.
 
-annotation/size/width, height                          of the picture that was annotated, in pixels
-annotation/object/name                                 the class, as often as there are objects
+annotation/size/width, height                          of the annotated image, in pixels
+annotation/object/name                                 the class of each object
 annotation/object/bndbox/xmin, ymin, xmax, ymax        the first and the last pixel of the object, from 0
 
-Other elements are passed over. A file that declares a document type, and with it entities, is refused.
+Other elements are ignored. A file that declares a document type, which may contain entities, is refused.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
 class Refused(Exception):
-    """The file is not as it should be; the message follows its name."""
+    """The file is invalid. The message follows its name."""
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """The objects' names and corners, and the height and width that these are of; None where the file has no size."""
+    """The objects' names and corners, and the height and width of the annotated image; None if the file has no size."""
 
     names: tuple[str, ...]
     corners: tuple[tuple[float, float, float, float], ...]  # first column, first row, last column, last row
     size: tuple[float, float] | None
 
     def boxes(self, height: int, width: int) -> Boxes:
-        """The boxes (m, 4) in a picture of this size.
+        """Return the boxes (m, 4) in an image of this size.
 
-        Where it was annotated at another size they are scaled, and reach outwards to whole pixels.
+        Boxes that were annotated at another size are scaled and extended to whole pixels.
         """
         if not self.corners:
             return NO_BOXES
         tall, wide = self.size or (height, width)
         corners = np.array(self.corners).reshape(-1, 2, 2)
-        first, last = corners.min(axis=1), corners.max(axis=1) + 1  # whichever corner is given first
+        first, last = corners.min(axis=1), corners.max(axis=1) + 1  # the corners may be in any order
         scale = np.array([width / wide, height / tall])
         edges = [np.floor(first * scale + 1e-9), np.ceil(last * scale - 1e-9)]
         boxes: Boxes = np.concatenate(edges, axis=1).clip(-FURTHEST, FURTHEST).astype(np.int32)
@@ -55,7 +55,7 @@ class Annotation:
 
 
 def read(path: Path) -> Annotation:
-    """The file's objects; a DatasetError of one line where it is damaged."""
+    """Read the file's objects. Raises DatasetError if it is damaged."""
     try:
         with path.open("rb") as file:
             encoded = file.read(LARGEST + 1)
@@ -64,7 +64,7 @@ def read(path: Path) -> Annotation:
     try:
         return parse_annotation(encoded)
     except (expat.ExpatError, Refused, LookupError, ValueError) as error:  # unknown encodings among them
-        raise DatasetError(f"{path} is no annotation of boxes: {error}") from None
+        raise DatasetError(f"{path} is not an annotation of boxes: {error}") from None
 
 
 def parse_annotation(encoded: bytes) -> Annotation:
@@ -81,7 +81,7 @@ def parse_annotation(encoded: bytes) -> Annotation:
 
 
 class Reader:
-    """Takes in the elements one after another."""
+    """A handler of XML elements."""
 
     def __init__(self) -> None:
         self.path: list[str] = []
@@ -94,7 +94,7 @@ class Reader:
 
     def begin(self, name: str, _: dict[str, str]) -> None:
         if len(self.path) == DEEPEST:
-            raise Refused(f"it has more than {DEEPEST} elements inside one another")
+            raise Refused(f"its elements are nested more than {DEEPEST} deep")
         self.path.append(name)
         self.words = []
         if tuple(self.path) == OBJECT:
@@ -135,7 +135,7 @@ def _number_of(found: dict[str, str], side: str, where: str) -> float:
 
 
 def only_name(annotation: Annotation, known: Sequence[str], path: Path) -> str:
-    """The class that all objects have; DatasetError where there is none, or several of the known ones."""
+    """Return the class of all objects. Raises DatasetError if there is none, or if there are several known ones."""
     names = sorted(set(annotation.names) & set(known)) or sorted(set(annotation.names))
     if len(names) != 1:
         raise DatasetError(f"{path} has objects of {', '.join(names) or 'no class'}; they must be of one class")

@@ -1,23 +1,23 @@
-"""Pieces of pictures that show what lies around the objects, and pictures as a model is shown them in evaluation.
+"""Crops of images around the objects, and images as prepared for evaluation.
 
-`periphery` is the largest rectangle that touches no box, ranked by its shorter side, then by its area, then the higher,
-then the one further left, then the wider: found among all maximal empty rectangles, those that cannot be enlarged on
-any side. A rectangle may share an edge with a box, whose right and bottom are outside of it.
+`periphery` is the largest rectangle that touches no box, by its shorter side, then area, then the higher one, then the
+one further left, then the wider one. It is selected from all maximal empty rectangles, which cannot be enlarged on any
+side. A rectangle may share an edge with a box, whose right and bottom are exclusive.
 
-`strips` is what the released code looks at: the picture is cut into vertical strips at the left and right edges of all
-boxes, and of each strip the pieces between the boxes are looked at in its full width. So a rectangle that is wider than
-its strip is missed: above a box of a third of the width, only that third is found. Of equal shorter sides the strip
-furthest right is taken, and in it the lowest piece. (The released code also passes over pictures with a box that leaves
-them at the right; here boxes are clipped to the picture.)
+`strips` follows the released code: the image is cut into vertical strips at the left and right edges of all boxes, and
+in each strip the pieces between the boxes are candidates with the strip's full width. This misses rectangles that are
+wider than their strip: above a box of a third of the width, only that third is found. For equal shorter sides, the
+rightmost strip and its lowest piece are selected. (The released code also skips images with a box beyond the right
+edge; here boxes are clipped to the image.)
 
-`corner` is the lower left corner, a share of the width and of the height, whatever the boxes. The paper does not print
-the share: the released code's default is 0.3, and the released scripts of Figure 21 set 0.4.
+`corner` is the lower left corner, a share of the width and of the height, independent of the boxes. The paper does not
+state the share: the default of the released code is 0.3, and the released scripts of Figure 21 set 0.4.
 
 Meehan et al. 2023, "Do SSL models have déjà vu?", section 3 and appendices A.2.1 and A.8.
 
-Pictures and crops are evaluated with nothing drawn by chance: the shorter side is brought to 256 / 224 of the
-resolution, rounded to whole pixels (256 for 224, 37 for 32), and the square in the centre is cut out: torchvision's
-Resize and CenterCrop on pictures of Pillow, to the byte.
+The evaluation of images and crops is deterministic: the shorter side is resized to 256 / 224 of the resolution, rounded
+to whole pixels (256 for 224, 37 for 32), and the central square is cropped, equal to the byte to torchvision's Resize
+and CenterCrop on Pillow images.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ CORNER_SHARE = 0.3  # of the width and of the height
 def windows(
     pictures: BoxedPictures, rows: Indices, crop: CropName, smallest: int = 100, corner_share: float = CORNER_SHARE
 ) -> tuple[Boxes, NDArray[np.bool_]]:
-    """The crop's rectangle of each of these pictures, (rows, 4), and whether it serves, (rows,).
+    """Return the crop's rectangle of each of these images, (rows, 4), and whether it is usable, (rows,).
 
-    It does where its shorter side is at least `smallest` pixels, and never where no box is known, but that of the
-    corner always. Where there is none it is empty. ValueError for another crop.
+    A rectangle is usable if its shorter side is at least `smallest` pixels and the image has boxes; a corner is always
+    usable. A missing rectangle is empty. Raises ValueError for an unknown crop.
     """
     if crop not in get_args(CropName):
         raise ValueError(f"crop is {crop!r}; it must be one of {', '.join(get_args(CropName))}")
@@ -61,24 +61,24 @@ def windows(
 
 
 def _shorter_side(windows: Boxes) -> NDArray[np.int32]:
-    """(n,): of each rectangle (n, 4), in pixels."""
+    """Return the shorter side (n,) of each rectangle (n, 4), in pixels."""
     shorter: NDArray[np.int32] = np.minimum(windows[:, 2] - windows[:, 0], windows[:, 3] - windows[:, 1])
     return shorter
 
 
 def corners(sizes: NDArray[np.int32], share: float = CORNER_SHARE) -> Boxes:
-    """The lower left corners (n, 4) of pictures of these heights and widths, (n, 2).
+    """Return the lower left corners (n, 4) of images of these heights and widths, (n, 2).
 
     The share in (0, 1] of each side is rounded down to whole pixels, at least one.
     """
     height, width = sizes[:, 0], sizes[:, 1]
-    # Rounded first: 0.29 x 100 is 28.999999999999996 in binary.
+    # Round first, since 0.29 x 100 is 28.999999999999996 in binary.
     tall, wide = (np.maximum(1, np.floor(np.round(share * side, 6)).astype(np.int32)) for side in (height, width))
     return np.stack([np.zeros_like(wide), height - tall, wide, height], axis=1)
 
 
 def periphery(height: int, width: int, boxes: Sequence[Sequence[int]]) -> Rectangle:
-    """The largest rectangle that touches no box: the whole picture without any, NOWHERE where nothing is left."""
+    """Return the largest rectangle that touches no box: the whole image without boxes, NOWHERE if there is none."""
     inside = _clip_boxes(height, width, boxes)
     return max(maximal(height, width, inside), key=rank, default=NOWHERE)
 
@@ -90,10 +90,10 @@ def rank(of: Rectangle) -> tuple[int, int, int, int, int]:
 
 
 def maximal(height: int, width: int, boxes: Sequence[Rectangle]) -> Iterator[Rectangle]:
-    """All maximal empty rectangles, and some others.
+    """Yield all maximal empty rectangles, and some others.
 
-    Each has its left side on a box's right or the picture's left, and its right side on a box's left or the picture's
-    right; between two such, it fills a gap between the boxes that reach there.
+    The left side of each is the right side of a box or the left edge of the image, its right side the left side of a
+    box or the right edge. Between these, it fills a gap between the boxes.
     """
     lefts = sorted({0, *(box[2] for box in boxes)})
     rights = sorted({width, *(box[0] for box in boxes)})
@@ -105,7 +105,7 @@ def maximal(height: int, width: int, boxes: Sequence[Rectangle]) -> Iterator[Rec
 
 
 def strips(height: int, width: int, boxes: Sequence[Sequence[int]]) -> Rectangle:
-    """The piece of a strip with the longest shorter side, as the released code finds it."""
+    """Return the piece of a strip with the longest shorter side, as in the released code."""
     inside = _clip_boxes(height, width, boxes)
     edges = sorted({0, width, *(box[0] for box in inside), *(box[2] for box in inside)})
     best = NOWHERE
@@ -117,7 +117,7 @@ def strips(height: int, width: int, boxes: Sequence[Sequence[int]]) -> Rectangle
 
 
 def gaps(height: int, left: int, right: int, boxes: Sequence[Rectangle]) -> Iterator[tuple[int, int]]:
-    """From top to bottom, where no box reaches between left and right: the top and bottom of each such piece."""
+    """Yield the top and bottom of each piece between left and right that no box touches, from top to bottom."""
     begin = 0
     for top, bottom in sorted((box[1], box[3]) for box in boxes if box[0] < right and box[2] > left):
         if top > begin:
@@ -128,7 +128,7 @@ def gaps(height: int, left: int, right: int, boxes: Sequence[Rectangle]) -> Iter
 
 
 def _clip_boxes(height: int, width: int, boxes: Sequence[Sequence[int]]) -> list[Rectangle]:
-    """What of the boxes lies in the picture; none of those that do not reach it."""
+    """Clip boxes to the image, and drop boxes outside."""
     inside = [(max(0, left), max(0, top), min(width, right), min(height, bottom)) for left, top, right, bottom in boxes]
     return [box for box in inside if box[0] < box[2] and box[1] < box[3]]
 
@@ -140,16 +140,15 @@ FINDERS: dict[str, Callable[[int, int, Sequence[Sequence[int]]], Rectangle]] = {
 
 
 RATIO = (256, 224)
-EVALUATED_TOGETHER = 1024  # pictures in memory at a time
+EVALUATED_TOGETHER = 1024  # images in memory at a time
 
 
 def evaluation_pictures(
     pictures: BoxedPictures, rows: Indices, resolution: int, windows: Boxes | None = None
 ) -> Pixels:
-    """These pictures, (rows, resolution, resolution, 3), or the windows (rows, 4) of them, one each.
+    """Prepare these images, (rows, resolution, resolution, 3), or one window (rows, 4) of each.
 
-    Beside the result there are as many whole pictures in memory as threads. ValueError for a window that is empty or
-    leaves its picture.
+    Each thread keeps one full image in memory. Raises ValueError for a window that is empty or exceeds its image.
     """
     if resolution < 1:
         raise ValueError(f"resolution is {resolution}; it must be at least 1")
@@ -170,7 +169,7 @@ def evaluation_pictures(
 
 
 def portions(pictures: BoxedPictures, rows: Indices, resolution: int, windows: Boxes | None = None) -> Iterator[Pixels]:
-    """`evaluated`, some pictures at a time."""
+    """Yield `evaluation_pictures` in batches."""
     for start in range(0, len(rows), EVALUATED_TOGETHER):
         some = slice(start, start + EVALUATED_TOGETHER)
         yield evaluation_pictures(pictures, rows[some], resolution, None if windows is None else windows[some])
@@ -192,7 +191,7 @@ def _check_windows(windows: Boxes, pictures: BoxedPictures, rows: Indices) -> No
 
 
 def central_square(picture: Pixels, resolution: int) -> Pixels:
-    """The square in the centre of a picture (h, w, 3) whose shorter side is brought to the resolution's."""
+    """Resize an image (h, w, 3) by its shorter side and crop the central square."""
     from PIL import Image
 
     height, width = picture.shape[:2]
@@ -200,7 +199,7 @@ def central_square(picture: Pixels, resolution: int) -> Pixels:
     longer = shorter * max(height, width) // min(height, width)
     size = (shorter, longer) if width <= height else (longer, shorter)  # width, height
     image = Image.fromarray(np.ascontiguousarray(picture)).resize(size, Image.Resampling.BILINEAR)
-    # Half a pixel is rounded to the even one, as torchvision does it.
+    # Half a pixel is rounded to even, as in torchvision.
     left, top = (round((side - resolution) / 2) for side in size)
     shown: Pixels = np.asarray(image.crop((left, top, left + resolution, top + resolution)))
     return shown

@@ -1,22 +1,22 @@
-"""ImageNet as the ILSVRC 2012 classification and localisation release is unpacked, whole or some of its classes.
+"""ImageNet as unpacked from the ILSVRC 2012 classification and localisation release, with all or some classes.
 
-Pictures for training, below the folder or below ILSVRC in it:
+Training images, in the folder or in its folder ILSVRC:
     train/n01440764/n01440764_10026.JPEG, Data/CLS-LOC/train/... or ILSVRC2012_img_train/...
-Boxes, for as many of them as there are files:
+Boxes, for the images that have such files:
     Annotation/n01440764/n01440764_10040.xml, Annotation/n01440764/Annotation/n01440764/*.xml,
     Annotations/CLS-LOC/train/n01440764/*.xml, or in Annotations, Annotations/train, ILSVRC2012_bbox_train_v2,
     bbox_train_v2 or bbox
-Pictures for validation beside `train`, where they are there:
+Validation images next to `train`, if any:
     val/n01440764/ILSVRC2012_val_00000293.JPEG, or val/ILSVRC2012_val_00000001.JPEG and so on, whose classes are in
     LOC_val_solution.csv, else in Annotations/CLS-LOC/val/*.xml, else in ILSVRC2012_devkit_t12/data
 
-A picture's id is its file's name without the ending. An annotation without picture is passed over, as there are some
-in the release. Pixels are taken as they are stored, as boxes were drawn on them and the published loader does it; what
-is CMYK or grey, or a PNG in a file called JPEG, is decoded to RGB. Coordinates are those of the first and last pixel,
-as the development kit compares them, so that the right and bottom of a box are one more than the file says.
+The id of an image is the name of its file without the suffix. Annotations without an image are ignored, since the
+release contains some. Pixels are used as stored, without rotation, like in the annotation and in the published loader;
+CMYK and grey images, and PNG images in files called JPEG, are decoded to RGB. Coordinates are those of the first and
+last pixel, as in the development kit, so that the right and bottom of a box are one more than in the file.
 
-The key of a remembered digest has the folders of the classes with their times of change, and no single picture, of
-which there are more than a million: a picture that is changed in place is noticed when it is decoded.
+The key of a cached digest contains the folders of the classes with their modification times, but not the more than a
+million images: an image that is changed in place is detected when it is decoded.
 
 Russakovsky et al. 2015, "ImageNet large scale visual recognition challenge".
 """
@@ -56,15 +56,15 @@ SUFFIXES = (".jpeg", ".jpg", ".png")
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the parts of the release lie; None for those that are not there."""
+    """The locations of the parts of the release; None for missing parts."""
 
     folder: Path
-    root: Path  # the folder, or ILSVRC in it
+    root: Path  # the folder, or its folder ILSVRC
     train: Path
     val: Path | None
-    boxes: Mapping[str, Path]  # of each class with a folder of annotations
+    boxes: Mapping[str, Path]  # by class, if it has a folder of annotations
     val_boxes: Path | None
-    labels: tuple[Path, ...]  # the files with the classes of the pictures for validation
+    labels: tuple[Path, ...]  # the files with the classes of the validation images
 
     @property
     def classes(self) -> list[str]:
@@ -72,7 +72,7 @@ class Layout:
 
 
 def source(folder: Path) -> Source | None:
-    """The folder's ImageNet; None where it has no folder of training pictures."""
+    """Return the folder's ImageNet; None if it has no folder of training images."""
     found = layout(folder)
     if found is None:
         return None
@@ -80,7 +80,7 @@ def source(folder: Path) -> Source | None:
     if found.val is not None:
         folders += [found.val, *(Path(entry.path) for entry in os.scandir(found.val) if entry.is_dir())]
     folders += [path for path in (found.val_boxes, *found.labels) if path is not None]
-    # A box may be changed in its file, which no folder shows.
+    # A changed box in a file does not change the modification time of its folder.
     folders += [inside / name for inside in found.boxes.values() for name in files(inside, (".xml",))]
     content = BoxedFiles(RULE, folder, lambda: listing(found), turned=False)
     return Source(RULE, tuple(sorted(folders)), lambda: content)
@@ -107,7 +107,7 @@ def _first_folder(root: Path, names: tuple[str, ...]) -> Path | None:
 
 
 def _boxes_of(root: Path, names: list[str]) -> dict[str, Path]:
-    """Each class's folder of annotations, in the first place that has any."""
+    """Return each class's folder of annotations, from the first location that has any."""
     for place in BOXES:
         found = {}
         for name in names:
@@ -121,11 +121,13 @@ def _boxes_of(root: Path, names: list[str]) -> dict[str, Path]:
 
 
 def class_folders(folder: Path) -> list[Path]:
-    """The folders of classes, sorted; DatasetError for one that is called otherwise, or a picture beside them."""
+    """Return the sorted folders of classes. Raises DatasetError for other names, and for images next to the folders."""
     entries = visible(folder)
     for path in entries:
         if not (WNID.fullmatch(path.name) and path.is_dir()):
-            raise DatasetError(f"{path} is no class of ImageNet's; {folder} must hold folders such as n01440764 alone")
+            raise DatasetError(
+                f"{path} is not a class of ImageNet; {folder} must contain only folders such as n01440764"
+            )
     return entries
 
 
@@ -138,17 +140,17 @@ def listing(found: Layout) -> Listing:
     entries.sort(key=lambda entry: entry.id)
     for one, other in pairwise(entries):
         if one.id == other.id:
-            raise DatasetError(f"{found.folder} has two pictures called {one.id}: {one.path} and {other.path}")
+            raise DatasetError(f"{found.folder} has two images named {one.id}: {one.path} and {other.path}")
     return Listing(names, tuple(entries))
 
 
 def _training_pictures(found: Layout, name: str, label: int) -> Iterator[Listed]:
-    """A class's pictures for training, with their annotations where these are there."""
+    """Yield the training images of a class, with their annotations if they exist."""
     boxes = found.boxes.get(name)
     annotated = set(files(boxes, (".xml",))) if boxes is not None else set()
     there = files(found.train / name, SUFFIXES)
     if not there:
-        raise DatasetError(f"{found.train / name} has no pictures")
+        raise DatasetError(f"{found.train / name} has no images")
     for file in there:
         stem = Path(file).stem
         xml = f"{stem}.xml"
@@ -161,19 +163,19 @@ def relative(found: Layout, path: Path) -> str:
 
 
 def files(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
-    """The names of the folder's files; DatasetError for one of another kind, which hidden ones may be."""
+    """Return the names of the folder's files. Raises DatasetError for another kind of file unless it is hidden."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
     except OSError as error:
         raise unreadable(folder, error) from None
     for name in names:
         if not name.lower().endswith(suffixes):
-            raise DatasetError(f"{folder / name} does not belong there; {folder} must hold {', '.join(suffixes)} alone")
+            raise DatasetError(f"{folder / name} is unexpected; {folder} must contain only {', '.join(suffixes)}")
     return names
 
 
 def validation(found: Layout, val: Path, labels: Mapping[str, int]) -> Iterator[Listed]:
-    """The pictures for validation of the classes that are trained on."""
+    """Yield the validation images of the classes with training images."""
     folders = [path for path in visible(val) if path.is_dir()]
     placed = {file: path.name for path in folders for file in files(path, SUFFIXES)}
     loose = {} if folders else dict.fromkeys(files(val, SUFFIXES), "")
@@ -184,7 +186,7 @@ def validation(found: Layout, val: Path, labels: Mapping[str, int]) -> Iterator[
         known = name or classes.get(stem)
         if known is None:
             raise DatasetError(
-                f"{val / file} is in none of {SOLUTION}, its annotations and {TRUTH}; which class is it?"
+                f"{val / file} is not in {SOLUTION}, its annotations or {TRUTH}; add its class to one of these"
             )
         if known in labels:
             xml = f"{stem}.xml"
@@ -194,7 +196,7 @@ def validation(found: Layout, val: Path, labels: Mapping[str, int]) -> Iterator[
 
 
 def truth(found: Layout, annotated: set[str], labels: Mapping[str, int]) -> dict[str, str]:
-    """The class of each picture for validation, by its id."""
+    """Return the class of each validation image by its id."""
     if found.labels and found.labels[0].name == SOLUTION:
         return solution(found.labels[0])
     if annotated and found.val_boxes is not None:
@@ -206,7 +208,7 @@ def truth(found: Layout, annotated: set[str], labels: Mapping[str, int]) -> dict
 
 
 def solution(path: Path) -> dict[str, str]:
-    """The classes in a file of rows `ImageId,PredictionString`, such as ILSVRC2012_val_00000001,n01751748 1 2 3 4."""
+    """Read the classes in a file of rows `ImageId,PredictionString`, e.g. ILSVRC2012_val_00000001,n01751748 1 2 3 4."""
     classes = {}
     try:
         for line, row in read_delimited(file_bytes(path)).rows():
@@ -220,7 +222,7 @@ def solution(path: Path) -> dict[str, str]:
 
 
 def _ground_truth(path: Path, meta: Path) -> dict[str, str]:
-    """The classes in the development kit: a number for each picture in turn, and the classes that the numbers mean."""
+    """Read the classes in the development kit: a number for each image in turn, and the classes of the numbers."""
     names = _classes_by_number(meta)
     try:
         lines = path.read_text(encoding="utf-8").split()
@@ -237,7 +239,7 @@ def _ground_truth(path: Path, meta: Path) -> dict[str, str]:
 
 
 def _classes_by_number(meta: Path) -> dict[str, str]:
-    """The class of each number, as text, of those that have no classes below them."""
+    """Return the class of each number, as text, for classes without subclasses."""
     from scipy.io import loadmat
 
     try:

@@ -1,28 +1,28 @@
-"""Boxed pictures parted into the training sets A and B, the public set X, and what is left.
+"""The partition of boxed images into training sets A and B, a public set X, and the remaining images.
 
-Of each class, in an order drawn from the seed and the class's name over its sorted ids,
+In each class, images are ordered at random over their sorted ids, with a stream from the seed and the class's name:
 
-- A and B have `per_class` pictures each. The class's boxed pictures go to A and B in turn, one each; where these are
-  fewer, unboxed pictures fill both up, those of A from one end and those of B from the other, so that they share some
-  only where both together need more than there are. Boxed pictures are never shared, and only they are attacked.
-- X has as many pictures of each class as of any other, to within one, and where a class has fewer the others have more;
-  unboxed pictures first. It comes from the end of the orders, so that it is the same whatever `per_class` is, as long
-  as there is room.
-- Other A and other B are two more sets of `per_class`, apart from all the others, boxed pictures before unboxed ones:
-  models trained on these saw neither A nor B.
+- A and B have `per_class` images each. The class's boxed images alternate between A and B. If there are too few, A and
+  B are filled with unboxed images from opposite ends, so that they overlap only if they need more images than there
+  are. Boxed images are never shared, and only boxed images are attacked.
+- X has the same number of images of each class, to within one; if a class has too few, the others have more. Unboxed
+  images come first. X is taken from the end of the orders, so that it does not depend on `per_class` if there are
+  enough images.
+- Other A and other B are two more sets of `per_class`, disjoint from all others, with boxed images first: models
+  trained on these never saw A or B.
 
-Where a table says what each picture was to somebody else's model, its parts are these, whatever their sizes: A was
-trained on, B held out, X public, and both other A and other B are the pictures for references.
+If a table states the role of each image for a third-party model, the parts follow the table, regardless of their sizes:
+A was trained on, B held out, X public, and other A and other B are both the images for reference models.
 
-Exact copies, pictures with the same content whatever their labels and boxes, are one picture: the first of them is
-drawn, the others join its part, and only the first is attacked. Pictures for validation that come with the data and are
-copies of others are in no part. If a table gives copies several parts, all are in the first of trained, reference,
-public and held out: an encoder that was trained on a picture has seen its copies. Without this rule a copy in X answers
-for the encoder, and a copy in B was seen by the model of A.
+Exact copies, images with the same content regardless of labels and boxes, count as one image: the first copy is drawn,
+the others join its part, and only the first is attacked. Validation images of the data that are copies of others are in
+no part. If a table assigns copies to several parts, all are in the first of trained, reference, public and held out,
+since an encoder that was trained on an image has seen its copies. Without this rule, a copy in X would reveal the
+answer without the encoder, and the model of A would be trained on a copy in B.
 
-A set without any box is parted as if all its pictures were boxed: corner crops need no boxes.
+A set without boxes is partitioned as if all images were boxed, since corner crops need no boxes.
 
-Meehan et al. 2023, "Do SSL models have déjà vu?", appendix A.2.1. There A and B are filled up with the same pictures.
+Meehan et al. 2023, "Do SSL models have déjà vu?", appendix A.2.1. There A and B are filled with the same images.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from tasks.numerics import seeds
 PartName = Literal["A", "B", "other A", "other B", "X", "validation"]
 PART_NAMES: tuple[PartName, ...] = get_args(PartName)
 TRAINED: tuple[PartName, ...] = ("A", "B", "other A", "other B")
-SIXTH = 6  # part of a class that each of four training sets takes at most, so that some pictures are left
-VALIDATION_SHARE = 0.2  # of all pictures, which what is left over may be at most
+SIXTH = 6  # each of four training sets takes at most this fraction of a class, so that some images remain
+VALIDATION_SHARE = 0.2  # of all images; the limit of the remaining images for validation
 
 GIVEN: Mapping[PartName, str] = {  # the words of a table
     "A": "trained",
@@ -53,19 +53,19 @@ GIVEN: Mapping[PartName, str] = {  # the words of a table
     "other B": "reference",
 }
 
-PRECEDENCE = ("trained", "reference", "public", "held out")  # the part of copies that a table gives several
+PRECEDENCE = ("trained", "reference", "public", "held out")  # for copies in several parts of a table
 
 Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Partition(Ranged):
-    """How pictures are parted: `per_class` pictures of each class in A and as many in B, `public` in X (0: all left).
+    """The partition: `per_class` images of each class in A and the same number in B, `public` in X (0: all remaining).
 
-    `attacked` of A and as many of B are attacked, equally per class to within one; 0: all boxed ones. With `largest` X
-    leaves room for training sets of so many per class: then it is the same for all of at most that size (0: for sets of
-    `per_class`). `validation` is the size of that part; 0: the pictures for validation that come with the data, all of
-    them, else what is left of the others, at most a fifth of all. ValueError for a number below its least.
+    `attacked` images of A and the same number of B are attacked, equally per class to within one; 0: all boxed images.
+    `largest` reserves images for training sets of that size per class, so that X is the same for all sizes up to it
+    (0: for `per_class`). `validation` is the size of that part; 0: all validation images of the data, or else the
+    remaining images, at most a fifth of all. Raises ValueError for a number below its minimum.
     """
 
     per_class: Annotated[int, AtLeast(1)] = 300
@@ -82,10 +82,10 @@ class Parts:
 
     there: Mapping[PartName, Rows]
     to_attack: Mapping[PartName, Rows]
-    missing: Mapping[PartName, str]  # why a part is not there
+    missing: Mapping[PartName, str]  # reason for each missing part
 
     def rows(self, part: PartName) -> Rows:
-        """The part's rows; a DatasetError saying why where there are none."""
+        """Return the part's rows. Raises DatasetError with the reason if the part is missing."""
         if part not in PART_NAMES:
             raise ValueError(f"part is {part!r}; it must be one of {', '.join(PART_NAMES)}")
         if part in self.missing:
@@ -93,41 +93,41 @@ class Parts:
         return self.there[part]
 
     def rows_to_attack(self, part: PartName) -> Rows:
-        """The rows of A, or of another training set, that are attacked: boxed ones, which no other training set has."""
+        """Return the attacked rows of a training set: boxed images that no other training set contains."""
         if part not in TRAINED:
-            raise ValueError(f"{part!r} is not attacked; {', '.join(TRAINED)} can be")
+            raise ValueError(f"{part!r} cannot be attacked; expected one of {', '.join(TRAINED)}")
         self.rows(part)
         return self.to_attack[part]
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """One class's rows in the drawn order."""
+    """The rows of one class in random order."""
 
     name: str
     boxed: Rows
     unboxed: Rows
 
     def most(self) -> int:
-        """The largest training sets that it has pictures for."""
+        """The largest possible size of its training sets."""
         return len(self.boxed) // 2 + len(self.unboxed)
 
     def beyond(self, per_class: int) -> Rows:
-        """What training sets of this size do not need: unboxed pictures first, from the end of the orders."""
+        """The rows that training sets of this size do not need: unboxed images first, from the end of the orders."""
         halves = min(len(self.boxed) // 2, per_class)
         fill = per_class - halves
         return np.concatenate([self.unboxed[fill:][::-1], self.boxed[2 * halves :][::-1]])
 
     def exclude(self, taken: NDArray[np.bool_]) -> Drawn:
-        """The class without the rows that are taken, (n,) for all rows of the set."""
+        """Return the class without the rows that are taken, (n,) for all rows of the set."""
         return Drawn(self.name, *(own[~taken[own]] for own in (self.boxed, self.unboxed)))
 
 
 def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
-    """The parts of the pictures: the same whatever order these are listed in.
+    """Partition the images, independent of the order in which they are listed.
 
-    A DatasetError where a class has too few pictures for A and B, or the classes for X; the parts that need not be
-    there are only missed when they are asked for.
+    Raises DatasetError if a class has too few images for A and B, or all classes together for X. A missing optional
+    part raises an error only when it is requested.
     """
     if pictures.given_parts is not None:
         return _as_given(pictures, partition, pictures.given_parts)
@@ -138,7 +138,7 @@ def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
     validation, spare = _validation_of(pictures, spare, partition)
     public, _ = _take_equally(spare, partition.public, "X (public)", size)
     if not sum(map(len, public)):
-        raise DatasetError(f"no pictures are left for X beside training sets of {size} per class; take fewer per class")
+        raise DatasetError(f"no images remain for X with training sets of {size} per class; use fewer per class")
     out = _row_mask([*public, *validation], len(pictures.ids))
     kept = [of.exclude(out) for of in classes]
     sets = [_split_class(of, partition.per_class) for of in kept]
@@ -157,21 +157,21 @@ def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
         for name in TRAINED[2:]:
             del there[name]
             missing[name] = (
-                f"there are too few pictures for {name} of {partition.per_class} per class beside A, B and X; take "
-                f"fewer per class (with this X about {most}) or fewer in X (public)"
+                f"there are too few images for {name} of {partition.per_class} per class next to A, B and X; use "
+                f"fewer per class (about {most} with this X) or fewer in X (public)"
             )
     if not len(there["validation"]):
         there["validation"] = left_over(classes, [*there.values()], len(pictures.ids))
     if not len(there["validation"]):
-        missing["validation"] = "no pictures are left for validation; take fewer in X (public), or give validation"
+        missing["validation"] = "no images remain for validation; use fewer in X (public), or set validation"
     chosen = _chosen_copies(pictures)
     return Parts({name: _add_copies(pictures, chosen, rows) for name, rows in there.items()}, to_attack, missing)
 
 
 def _chosen_copies(pictures: BoxedPictures) -> Rows:
-    """(n,): the picture that is drawn for each, which is its first exact copy; its own row if it has none.
+    """Return the drawn image for each image (n,): its first exact copy.
 
-    Pictures that are not for validation come before others, then those with boxes, then those with smaller ids.
+    Images that are not for validation come first, then those with boxes, then those with smaller ids.
     """
     rows = np.arange(len(pictures.ids))
     if np.array_equal(pictures.first_copies, rows):
@@ -188,19 +188,19 @@ def _chosen_copies(pictures: BoxedPictures) -> Rows:
 
 
 def _drawn_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
-    """(n,): whether each picture is drawn, and not a copy of one that is."""
+    """Return whether each image (n,) is drawn, and not a copy of a drawn one."""
     is_drawn: NDArray[np.bool_] = _chosen_copies(pictures) == np.arange(len(pictures.ids))
     return is_drawn
 
 
 def _add_copies(pictures: BoxedPictures, chosen: Rows, rows: Rows) -> Rows:
-    """These rows and their copies, ascending; without copies that are for validation where the row is not."""
+    """Return these rows and their copies, ascending, without validation copies of other images."""
     joins = _row_mask([rows], len(chosen))[chosen] & (pictures.is_validation == pictures.is_validation[chosen])
     return np.flatnonzero(joins)
 
 
 def _join_given_parts(pictures: BoxedPictures, given: Sequence[str]) -> NDArray[np.str_]:
-    """(n,): what each picture was to a third-party model; exact copies have the first part of PRECEDENCE."""
+    """Return the role (n,) of each image for a third-party model; exact copies have the first part of PRECEDENCE."""
     words = np.array(given)
     rank = np.full(len(words), len(PRECEDENCE))
     for at, word in enumerate(PRECEDENCE):
@@ -212,16 +212,16 @@ def _join_given_parts(pictures: BoxedPictures, given: Sequence[str]) -> NDArray[
 
 
 def _as_given(pictures: BoxedPictures, partition: Partition, given: Sequence[str]) -> Parts:
-    """The parts that a table gives; only which pictures are attacked is drawn."""
+    """Return the parts defined by a table; only the attacked images are drawn at random."""
     words = _join_given_parts(pictures, given)
     there: dict[PartName, Rows] = {name: np.flatnonzero(words == word) for name, word in GIVEN.items()}
     there["validation"] = np.zeros(0, np.int64)
     missing: dict[PartName, str] = {
-        name: f"no pictures of the data are of part {word!r}, which {name} is"
+        name: f"the data have no images of part {word!r}, which {name} requires"
         for name, word in GIVEN.items()
         if not len(there[name])
     }
-    missing["validation"] = "the data says what its pictures were to a model, and none is for validation"
+    missing["validation"] = "the data define the role of each image for a model, and none is for validation"
     to_attack = {}
     for name in TRAINED:
         outside = words != GIVEN[name]
@@ -231,7 +231,7 @@ def _as_given(pictures: BoxedPictures, partition: Partition, given: Sequence[str
 
 
 def smallest_parts(pictures: BoxedPictures, partition: Partition) -> tuple[int, int]:
-    """A size per class for four training sets that is at most the partition's, and the pictures left beside them."""
+    """Return a size per class for four training sets, at most the partition's, and the number of remaining images."""
     classes = _draw_classes(pictures, partition.seed)
     fewest = min(len(of.boxed) + len(of.unboxed) for of in classes)
     per_class = min(partition.per_class, max(1, fewest // SIXTH))
@@ -240,7 +240,7 @@ def smallest_parts(pictures: BoxedPictures, partition: Partition) -> tuple[int, 
 
 
 def _draw_classes(pictures: BoxedPictures, seed: int) -> list[Drawn]:
-    """Each class's rows, without those for validation and without copies of others."""
+    """Return each class's rows, without validation images and without copies."""
     order = _sorted_rows(pictures)
     order = order[(~pictures.is_validation & _drawn_rows(pictures))[order]]
     by_class = np.argsort(pictures.labels[order], kind="stable")
@@ -254,12 +254,12 @@ def _draw_classes(pictures: BoxedPictures, seed: int) -> list[Drawn]:
 
 
 def _sorted_rows(pictures: BoxedPictures) -> Rows:
-    """(n,): the rows in the order of their ids."""
+    """Return the rows (n,) in the order of their ids."""
     return np.array(sorted(range(len(pictures.ids)), key=pictures.ids.__getitem__), np.int64)
 
 
 def _boxed_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
-    """(n,): whether each picture counts as boxed, which all do where none is."""
+    """Return whether each image (n,) counts as boxed; all do if no image is boxed."""
     has_box = np.fromiter((len(of) > 0 for of in pictures.boxes), np.bool_, len(pictures.ids))
     return has_box if has_box.any() else np.ones_like(has_box)
 
@@ -268,24 +268,24 @@ def check(classes: Sequence[Drawn], size: int) -> None:
     fewest = min(classes, key=Drawn.most)
     if fewest.most() < size:
         raise DatasetError(
-            f"class {fewest.name!r} has {len(fewest.boxed)} boxed pictures and {len(fewest.unboxed)} others, too few "
+            f"class {fewest.name!r} has {len(fewest.boxed)} boxed images and {len(fewest.unboxed)} others, too few "
             f"for {size} in A and {size} in B; per_class may be at most {fewest.most()}"
         )
 
 
 def _validation_of(pictures: BoxedPictures, spare: list[Rows], partition: Partition) -> tuple[list[Rows], list[Rows]]:
-    """Of each class the pictures for validation that are drawn, and what remains."""
+    """Draw the validation images of each class, and return them with the remaining images."""
     if not partition.validation or pictures.is_validation.any():
         return [rows[:0] for rows in spare], spare
     return _take_equally(spare, partition.validation, "validation", max(partition.per_class, partition.largest))
 
 
 def _take_equally(spare: Sequence[Rows], count: int, what: str, size: int) -> tuple[list[Rows], list[Rows]]:
-    """So many pictures (0: all), as equally as the classes can give them, and what remains of each class."""
+    """Take `count` images (0: all), as equally per class as possible, and return the rest of each class."""
     sizes = np.array([len(rows) for rows in spare])
     if count > sizes.sum():
         raise DatasetError(
-            f"{what} is {count}; beside training sets of {size} per class only {sizes.sum()} pictures are left for it"
+            f"{what} is {count}; with training sets of {size} per class, only {sizes.sum()} images remain for it"
         )
     shares = equal_shares(sizes, count) if count else sizes
     given = [rows[:share] for rows, share in zip(spare, shares, strict=True)]
@@ -293,13 +293,13 @@ def _take_equally(spare: Sequence[Rows], count: int, what: str, size: int) -> tu
 
 
 def equal_shares(sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """How many of `count` each class gives: as many as any other or all it has; what is over, one each of the first.
+    """Distribute `count` equally over classes of these sizes; the first classes take one more if there is a rest.
 
     `count` is at most the sum of the sizes.
     """
     level = 0
     while np.minimum(sizes, level + 1).sum() <= count and level < sizes.max(initial=0):
-        # As many more as every class that still has some could give, at least one.
+        # The largest equal addition for every class with images left, at least one.
         able = int((sizes > level).sum())
         level += max(1, int(count - np.minimum(sizes, level).sum()) // able)
     shares: NDArray[np.int64] = np.minimum(sizes, level)
@@ -308,7 +308,7 @@ def equal_shares(sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def _split_class(rows: Drawn, per_class: int) -> tuple[Rows, Rows, Rows, Rows]:
-    """One class's pictures in A, B, other A and other B; the last two may be fewer."""
+    """Return one class's images in A, B, other A and other B; the last two may have fewer."""
     halves = min(len(rows.boxed) // 2, per_class)
     fill = per_class - halves
     unboxed = rows.unboxed
@@ -319,7 +319,7 @@ def _split_class(rows: Drawn, per_class: int) -> tuple[Rows, Rows, Rows, Rows]:
 
 
 def _take_in_turn(classes: Sequence[Rows], count: int) -> Rows:
-    """The first so many rows (0: all) when each class gives its first, then each its second, and so on."""
+    """Take `count` rows (0: all) from the classes in turn: the first of each, then the second of each, and so on."""
     rows = np.concatenate(classes)
     turn = np.concatenate([np.arange(len(of)) for of in classes])
     chosen = rows[np.argsort(turn, kind="stable")]
@@ -327,12 +327,12 @@ def _take_in_turn(classes: Sequence[Rows], count: int) -> Rows:
 
 
 def _own_validation(pictures: BoxedPictures, partition: Partition) -> Rows:
-    """Of the pictures for validation that come with the data `validation`, drawn equally per class, or all."""
+    """Return `validation` of the data's validation images, drawn equally per class, or all."""
     rows = np.flatnonzero(pictures.is_validation & _drawn_rows(pictures))
     if not partition.validation or not len(rows):
         return rows
     if partition.validation > len(rows):
-        raise DatasetError(f"validation is {partition.validation}; only {len(rows)} pictures for it come with the data")
+        raise DatasetError(f"validation is {partition.validation}; the data have only {len(rows)} validation images")
     rows = rows[np.argsort(np.array(pictures.ids, object)[rows], kind="stable")]
     rows = rows[seeds.generator(partition.seed, "validation").permutation(len(rows))]
     classes = [rows[pictures.labels[rows] == label] for label in range(len(pictures.names))]
@@ -340,7 +340,7 @@ def _own_validation(pictures: BoxedPictures, partition: Partition) -> Rows:
 
 
 def left_over(classes: Sequence[Drawn], parts: Sequence[Rows], pictures: int) -> Rows:
-    """What is in none of these parts, equally per class, at most a fifth of all."""
+    """Return the rows in none of these parts, equally per class, at most a fifth of all."""
     taken_already = _row_mask(parts, pictures)
     rest = [of.exclude(taken_already) for of in classes]
     rows = [np.concatenate([of.unboxed[::-1], of.boxed[::-1]]) for of in rest]
@@ -349,7 +349,7 @@ def left_over(classes: Sequence[Drawn], parts: Sequence[Rows], pictures: int) ->
 
 
 def _row_mask(rows: Sequence[Rows], pictures: int) -> NDArray[np.bool_]:
-    """(pictures,): whether each is among these rows."""
+    """Return a mask (pictures,) of these rows."""
     mask = np.zeros(pictures, np.bool_)
     mask[_join_rows(rows)] = True
     return mask
@@ -361,9 +361,9 @@ def _join_rows(rows: Sequence[Rows]) -> Rows:
 
 @dataclass(frozen=True)
 class TrainingImages(Ranged):
-    """A part of the data's pictures, which `catalog.load_with_boxes(data, correlation)` gives.
+    """A part of the images of `catalog.load_with_boxes(data, correlation)`.
 
-    `correlation` is that of digits-on-photos, in [0, 1]: how often a scene's background tells its digit's class.
+    `correlation`, in [0, 1], is the share of scenes of digits-on-photos whose background determines the digit's class.
     """
 
     data: Dataset

@@ -1,8 +1,8 @@
-"""Boxed pictures in files: found once, hashed in a stream, and decoded when they are asked for.
+"""Boxed images in files: indexed once, hashed in a stream, and decoded on demand.
 
-What a pass over all files has found (hashes, sizes and boxes) is remembered in the cache folder as `DIGEST.boxed.arrow`
-(`tasks.datasets.picture_cache`), so that no other process makes it again; the file may be deleted at any time. Every
-picture is checked against its hash whenever it is decoded.
+The index of all files (hashes, sizes and boxes) is cached as `DIGEST.boxed.arrow` in the cache folder
+(`tasks.datasets.picture_cache`) for other processes; the file may be deleted at any time. Every image is checked
+against its hash when it is decoded.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from tasks.datasets.source import digest_of
 
 RULE = "boxed pictures 1"
 COPIES_RULE = "copies in one part 1"
-BATCH = 1024  # rows that are brought into columns at a time
-ORIENTATION = 0x0112  # EXIF's tag; from 5 on the picture is turned by a quarter
+BATCH = 1024  # rows converted to columns at a time
+ORIENTATION = 0x0112  # EXIF tag; values of 5 or more rotate the image by 90 degrees
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A picture file, its id and its label; its boxes, or the file that they are in."""
+    """An image file, its id and its label; its boxes, or the file that contains them."""
 
     id: str
-    path: str  # relative to the folder of all
+    path: str  # relative to the common folder
     label: int
     annotation: str = ""  # path relative to the same folder; empty: no file
     boxes: tuple[tuple[int, int, int, int], ...] = ()
     is_validation: bool = False
-    part: str = ""  # what it was to a model of somebody else
+    part: str = ""  # its role for a third-party model
 
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """The classes' names, and the pictures in the order of their ids."""
+    """The class names, and the images in the order of their ids."""
 
     names: tuple[str, ...]
     entries: tuple[Listed, ...]
@@ -60,7 +60,7 @@ class Listing:
 
 @dataclass(frozen=True, eq=False)
 class Ragged(Sequence[Boxes]):
-    """Boxes of all pictures one after another (m, 4), and how many belong to each and those before it, (n + 1,)."""
+    """The concatenated boxes of all images (m, 4), and the cumulative number of boxes, (n + 1,)."""
 
     values: Boxes
     ends: NDArray[np.int64]
@@ -89,13 +89,13 @@ class Ragged(Sequence[Boxes]):
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """What is known of all pictures: a table of a row for each, and the classes' names."""
+    """The index of all images: a table with a row per image, and the class names."""
 
     table: pa.Table
     names: tuple[str, ...]
 
     def digest(self, rule: str) -> str:
-        """Of the pictures' ids, bytes, labels, boxes and parts, and the classes' names; of no path but as an id."""
+        """Compute the digest of ids, bytes, labels, boxes, parts and class names; paths matter only as ids."""
         table = self.table
         parts = [json.dumps([self.names, table["id"].to_pylist(), table["part"].to_pylist()]).encode()]
         parts += [b"".join(table["sha256"].to_pylist())]
@@ -103,23 +103,23 @@ class Index:
         parts += [boxes.astype("<i8").tobytes() for boxes in (self.boxes.ends, self.boxes.values)]
         parts += [table["is_validation"].to_numpy().astype(np.uint8).tobytes()]
         if not np.array_equal(self.first_copies, np.arange(len(table))):
-            parts += [COPIES_RULE.encode()]  # sets without copies keep the digests, and the results, that they had
+            parts += [COPIES_RULE.encode()]  # sets without copies keep their earlier digests and results
             if not np.array_equal(self.first_copies, first_rows(self.hashes("sha256"))):
                 parts += [self.first_copies.astype("<i8").tobytes()]
         return digest_of(rule, parts)
 
     def lies_in(self, folder: Path) -> bool:
-        """Whether the first and the last picture are files there."""
+        """Whether the first and the last image are files in this folder."""
         paths = self.table["path"]
         return all((folder / paths[at].as_py()).is_file() for at in (0, -1)) if len(paths) else True
 
     @cached_property
     def first_copies(self) -> NDArray[np.int64]:
-        """The first picture with the same pixels as each, (n,); in an equal file if pixels were not compared."""
+        """Return the first image with the same pixels as each, (n,); with an equal file if pixels were not compared."""
         return first_rows(self.hashes("sha256" if self.table["pixels"].null_count else "pixels"))
 
     def hashes(self, column: str) -> NDArray[np.uint8]:
-        """A column of SHA-256, (n, 32)."""
+        """Return a column of SHA-256, (n, 32)."""
         return np.frombuffer(b"".join(self.table[column].to_pylist()), np.uint8).reshape(-1, 32)
 
     @cached_property
@@ -135,10 +135,10 @@ SCHEMA = pa.schema(
         ("path", pa.string()),
         ("label", pa.int64()),
         ("sha256", pa.binary(32)),
-        ("pixels", pa.binary(32)),  # SHA-256 of what is decoded; null if copies are equal files
+        ("pixels", pa.binary(32)),  # SHA-256 of decoded pixels; null if copies are equal files
         ("height", pa.int32()),
         ("width", pa.int32()),
-        ("boxes", pa.list_(pa.int32())),  # left, top, right, bottom of one after another
+        ("boxes", pa.list_(pa.int32())),  # left, top, right, bottom of each box in turn
         ("is_validation", pa.bool_()),
         ("part", pa.string()),
     ]
@@ -147,10 +147,10 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, eq=False)
 class BoxedFiles:
-    """A data set's content: boxed pictures in files below a folder, which are listed when they are first needed.
+    """The content of a data set: boxed image files in a folder, which are listed on first use.
 
-    Pictures are `turned` as their EXIF tag says, or taken as they are stored; those of 16 bits use so many `bits`.
-    With `decoded` all are decoded for the digest, so that one picture in two encodings is found to be two copies.
+    Images are rotated by their EXIF tag if `turned`; 16-bit images use `bits` bits. With `decoded`, all images are
+    decoded for the digest, so that copies in different encodings are detected.
     """
 
     rule: str
@@ -161,22 +161,22 @@ class BoxedFiles:
     decoded: bool = False
 
     def digest(self) -> str:
-        """Reads all files, a few at a time."""
+        """Compute the digest from all files, a few at a time."""
         digest = self.index.digest(self.full_rule)
-        with suppress(OSError):  # it only saves time
+        with suppress(OSError):  # the cache is optional
             remember(self.index, digest, self.full_rule)
         return digest
 
     def images(self) -> Images:
         raise DatasetError(
-            f"{self.folder} holds boxed pictures of many sizes; as images of one size a folder or list of pictures is "
-            "read, folder:PATH#224x224 or list:FILE#224x224"
+            f"{self.folder} contains boxed images of different sizes; for images of one size, use folder:PATH#224x224 "
+            "or list:FILE#224x224"
         )
 
     def pictures(self, digest: str) -> PictureFiles:
-        """The pictures, with their digest; nothing is read where what the given one stands for is remembered."""
+        """Return the images with their digest; reads no files if the given digest is cached."""
         index = _load_index(digest, self.full_rule) if digest else None
-        if index is None or not index.lies_in(self.folder):  # the same pictures may lie in another layout
+        if index is None or not index.lies_in(self.folder):  # the same images may be in another layout
             digest, index = self.digest(), self.index
         return PictureFiles(self.folder, index, digest, self.turned, self.bits)
 
@@ -218,7 +218,7 @@ class BoxedFiles:
         }
 
     def pixel_hash(self, encoded: bytes) -> bytes:
-        """The SHA-256 of an encoded picture's pixels and shape, in RGB."""
+        """Return the SHA-256 of an encoded image's pixels and shape, in RGB."""
         shown = decode(encoded, channels=3, bits=self.bits, turned=self.turned)
         digest: bytes = contents(shown.pixels[None])[0].tobytes()
         return digest
@@ -226,7 +226,7 @@ class BoxedFiles:
 
 @dataclass(frozen=True, eq=False)
 class PictureFiles:
-    """Boxed pictures that are decoded on demand."""
+    """Boxed images that are decoded on demand."""
 
     folder: Path
     index: Index
@@ -279,7 +279,7 @@ class PictureFiles:
         return self.decode(row).pixels
 
     def decode(self, row: int) -> Decoded:
-        """The picture in RGB with the levels that its file holds; DatasetError where it cannot be read."""
+        """Decode an image in RGB, with the levels in its file. Raises DatasetError if it cannot be read."""
         path = self.folder / self.paths[row].as_py()
         encoded = file_bytes(path)
         try:
@@ -287,16 +287,16 @@ class PictureFiles:
         except PictureError as error:
             raise DatasetError(f"{path} {error}") from None
         if hashlib.sha256(encoded).digest() != self.digests[row].as_py():
-            raise DatasetError(f"{path} has changed since the data set was opened; begin anew")
+            raise DatasetError(f"{path} has changed since the data set was opened; start the run again")
         return shown
 
     def squares(self, rows: Indices, side: int) -> Pixels:
-        """The squares; where they would take more than half of the memory that can be had, mapped from a file."""
+        """Return the squares, mapped from a file if they would use more than half of the available memory."""
         return load_squares(self, rows, side, self.digest)
 
 
 def _size_of(encoded: bytes, turned: bool) -> tuple[int, int]:
-    """Height and width of an encoded picture, which is not decoded."""
+    """Return height and width of an encoded image without decoding it."""
     with open_single_picture(encoded) as picture:
         width, height = picture.size
         if turned and picture.getexif().get(ORIENTATION, 1) in range(5, 9):
@@ -309,7 +309,7 @@ def index_path(digest: str) -> Path:
 
 
 def remember(index: Index, digest: str, rule: str) -> None:
-    """Write the index whole or not at all, unless it is there with the same paths."""
+    """Write the index atomically, unless it exists with the same paths."""
     path = index_path(digest)
     known = _load_index(digest, rule)
     if known is not None and known.table["path"].equals(index.table["path"]):
@@ -326,7 +326,7 @@ def remember(index: Index, digest: str, rule: str) -> None:
 
 
 def _load_index(digest: str, rule: str) -> Index | None:
-    """The index of the data set with this digest; None where it is not there, or not what was written."""
+    """Load the index of the data set with this digest; None if it is missing or damaged."""
     try:
         table = pa.ipc.open_file(pa.memory_map(str(index_path(digest)))).read_all()
         index = Index(table, tuple(json.loads(table.schema.metadata[b"names"])))

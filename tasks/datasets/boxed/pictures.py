@@ -1,8 +1,8 @@
-"""Labelled pictures of any size, with the boxes around their objects where they are known; and the pictures as squares.
+"""Labelled images of any size, with the boxes around their objects, if known; and the images resized to squares.
 
-Trainings hold all squares: in memory, or mapped from a file of the cache folder. The file is NumPy's and is named after
-the hash of the data set, the rows and the side. It is written aside and renamed, by one process while others wait, and
-may be deleted at any time.
+Trainings use all squares, in memory or mapped from a file in the cache folder. The file is in NumPy's format and named
+after the hash of the data set, the rows and the side. One process writes it under another name and renames it while
+others wait. It may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from tasks.datasets.pictures import MANY_THREADS, map_in_threads
 from tasks.datasets.source import digest_of
 from tasks.worker import hardware
 
-# (m, 4): left, top, right and bottom of each in pixels; right and bottom are outside. They may leave the picture.
+# (m, 4): left, top, right and bottom of each box in pixels; right and bottom are exclusive. Boxes may exceed the image.
 Boxes = NDArray[np.int32]
 NO_BOXES: Boxes = np.zeros((0, 4), np.int32)
 NO_BOXES.setflags(write=False)
 
 
 class BoxedPictures(Protocol):
-    """Pictures in the order of their ids, each with a label. It is hashed by what it is, not by its content."""
+    """Labelled images in the order of their ids. Hashed by identity, not by content."""
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """(n,), ascending, all different, and the same wherever the files lie."""
+        """(n,), ascending and distinct, independent of the location of the files."""
 
     @property
     def labels(self) -> Labels:
@@ -42,41 +42,41 @@ class BoxedPictures(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the classes."""
+        """The names of the classes."""
 
     @property
     def boxes(self) -> Sequence[Boxes]:
-        """Of each picture; (0, 4) where none is known."""
+        """The boxes of each image; (0, 4) if none are known."""
 
     @property
     def sizes(self) -> NDArray[np.int32]:
-        """(n, 2): height and width of each in pixels."""
+        """Height and width of each image in pixels, (n, 2)."""
 
     @property
     def given_parts(self) -> tuple[str, ...] | None:
-        """What each picture was to a model of somebody else, where a table says it, else None."""
+        """The role of each image for a third-party model, if a table defines it, else None."""
 
     @property
     def is_validation(self) -> NDArray[np.bool_]:
-        """(n,): whether a picture is in a validation set that comes with the data; all False where there is none."""
+        """Whether each image (n,) is in a validation set of the data; all False if there is none."""
 
     @property
     def first_copies(self) -> NDArray[np.int64]:
-        """(n,): the first picture with the same content as each, its own row if there is none before it."""
+        """Return the first image (n,) with the same content as each."""
 
     def picture(self, row: int) -> Pixels:
-        """One picture whole, (height, width, 3). DatasetError where it cannot be read."""
+        """Return one full image, (height, width, 3). Raises DatasetError if it cannot be read."""
 
     def squares(self, rows: Indices, side: int) -> Pixels:
-        """Whole pictures brought to squares, (rows, side, side, 3): what trainings hold.
+        """Resize full images to squares, (rows, side, side, 3), for training.
 
-        Bilinear with antialiasing; a picture that is no square is stretched, which `sizes` undoes.
+        Bilinear with antialiasing. Other aspect ratios are stretched; `sizes` allows to undo this.
         """
 
 
 SQUARES_RULE = "squares 1"
-SHARE = 0.5  # of the available memory, that squares may take
-PORTION = 1024  # pictures in memory at a time when a file is written
+SHARE = 0.5  # of the available memory that squares may use
+PORTION = 1024  # images in memory at a time while a file is written
 
 
 class Decodable(Protocol):
@@ -84,10 +84,10 @@ class Decodable(Protocol):
 
 
 def load_squares(pictures: Decodable, rows: Indices, side: int, digest: str) -> Pixels:
-    """The whole pictures stretched to (rows, side, side, 3), bilinear with antialiasing.
+    """Stretch full images to (rows, side, side, 3), bilinear with antialiasing.
 
-    Read-only and mapped from a file where they would take more than half of the memory that can be had, and the data
-    set has a digest. DatasetError where the file cannot be written. ValueError for a side below 1.
+    The result is read-only and mapped from a file if it would use more than half of the available memory and the data
+    set has a digest. Raises DatasetError if the file cannot be written, and ValueError for a side below 1.
     """
     if side < 1:
         raise ValueError(f"side is {side}; it must be at least 1")
@@ -104,7 +104,7 @@ def _squares_path(digest: str, rows: Indices, side: int) -> Path:
 
 
 def _map_squares(path: Path, pictures: Decodable, rows: Indices, side: int) -> Pixels:
-    """The squares in this file, which is written where it is missing or not whole."""
+    """Map the squares in this file, which is written if it is missing or incomplete."""
     shape = (len(rows), side, side, 3)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,8 @@ def _map_squares(path: Path, pictures: Decodable, rows: Indices, side: int) -> P
                 there = _whole_file(path, shape)
     except OSError as error:
         raise DatasetError(
-            f"the cache {path} cannot be written: {error.strerror or error}; set ENGRAM_CACHE to a folder with room"
+            f"the cache {path} cannot be written: {error.strerror or error}; "
+            "set ENGRAM_CACHE to a folder with free space"
         ) from None
     if there is None:
         raise DatasetError(f"the cache {path} is damaged again right after it was written")
@@ -123,7 +124,7 @@ def _map_squares(path: Path, pictures: Decodable, rows: Indices, side: int) -> P
 
 
 def _whole_file(path: Path, shape: tuple[int, int, int, int]) -> Pixels | None:
-    """The mapped file; None where it is missing or another one."""
+    """Map the file; None if it is missing or has another shape."""
     with suppress(OSError, ValueError, EOFError):
         there: Pixels = np.load(path, mmap_mode="r", allow_pickle=False)
         if there.shape == shape and there.dtype == np.uint8:
@@ -132,7 +133,7 @@ def _whole_file(path: Path, shape: tuple[int, int, int, int]) -> Pixels | None:
 
 
 def _write_squares(path: Path, pictures: Decodable, rows: Indices, shape: tuple[int, int, int, int]) -> None:
-    for left in path.parent.glob(f".{path.name}.*"):  # of a killed process: only one writes at a time
+    for left in path.parent.glob(f".{path.name}.*"):  # from a killed process, since only one process writes at a time
         left.unlink(missing_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -142,14 +143,14 @@ def _write_squares(path: Path, pictures: Decodable, rows: Indices, shape: tuple[
             for some in _row_portions(rows):
                 part = np.empty((len(some), *shape[1:]), np.uint8)
                 fill_squares(part, pictures, some)
-                file.write(part.data)  # a full disk is an OSError here, and not a signal as in a mapped file
+                file.write(part.data)  # a full disk raises OSError here, instead of a signal as in a mapped file
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
 
 
 def fill_squares(out: Pixels, pictures: Decodable, rows: Indices) -> None:
-    """Fill in the squares (rows, side, side, 3), decoded by a few threads."""
+    """Fill the squares (rows, side, side, 3), decoded by a few threads."""
 
     def bring(at: int) -> None:
         out[at] = as_shape(pictures.picture(int(rows[at]))[None], out.shape[1:])[0]

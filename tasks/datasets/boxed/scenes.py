@@ -1,18 +1,17 @@
-"""Digits on photographs as scenes: a square piece of a photograph for each, one digit near a corner, the box known.
+"""Scenes of digits on photographs: a square of a photograph and one digit near a corner, with a known box.
 
-Every scene has a square of a photograph of its own, and no two squares overlap, so that whatever scenes are taken for
-whatever purpose show disjoint regions. Squares are grey and brought to one brightness and contrast, which leaves their
-texture to tell them by; the digit is in the colour of its class, near one of the four corners, so that a piece of
-background is left beside it.
+Every scene has its own square of a photograph, and squares do not overlap, so that all scenes show disjoint regions.
+Squares are grey and have equal brightness and contrast, so that only their texture differs. The digit has the colour of
+its class and is near one of the four corners, so that a part of the background remains visible.
 
-The digit, its place and its square are drawn apart from one another: the background says nothing about the digit,
-unless a correlation is asked for. Then the background of a scene tells its digit's class with this probability: its
-square is in one of ten equally large groups by its roughness, the smoothest first, and the group's number is the class.
-All classes have as many scenes, to within one, at correlations 0 and 1. Within a class its digits are used in turn,
-each as often as any other to within one.
+The digit, its position and its square are independent, so that the background is not informative about the digit,
+unless a correlation is set. The background of a scene then determines its digit's class with this probability: squares
+are in ten groups of equal size by roughness, the smoothest first, and the number of the group is the class. All classes
+have the same number of scenes, to within one, at correlations 0 and 1. The digits of a class are used in turn, each
+equally often to within one.
 
-Sums are of whole numbers, and what is done to single ones besides has one right result in IEEE arithmetic, so the bytes
-are the same on every machine.
+Sums are integers, and all other operations have a unique result in IEEE arithmetic, so that the bytes are the same on
+every machine.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from tasks.numerics import seeds
 
 SEED = 0
 SIDE = 32  # of a scene, in pixels
-SQUARE = 16  # of its piece of a photograph, in the photograph's pixels
+SQUARE = 16  # of its square of a photograph, in the photograph's pixels
 DIGIT = 16  # of its digit, which is its box, in the scene's pixels
-AWAY = 2  # most rows and columns between a digit and its corner
-# Of backgrounds, where white is 1; squares without any contrast, such as the sky's, show little of their noise.
+AWAY = 2  # largest distance in rows and columns between a digit and its corner
+# Of backgrounds, where white is 1; LEAST limits the amplified noise of squares without contrast, such as the sky.
 MEAN, DEVIATION, LEAST, WHITEST = 0.35, 0.15, 0.004, 0.8
 CLASSES = 10
-# RGB of each class: ten hues a tenth of the circle apart, from red on.
+# RGB of each class: ten equally spaced hues, starting with red.
 INKS = (
     *((255, 0, 0), (255, 153, 0), (204, 255, 0), (51, 255, 0), (0, 255, 102)),
     *((0, 255, 255), (0, 102, 255), (51, 0, 255), (204, 0, 255), (255, 0, 153)),
@@ -50,7 +49,7 @@ PHOTOGRAPHS = ("china", "flower")
 
 @dataclass(frozen=True, eq=False)
 class PicturesInMemory:
-    """Pictures of one size in an array, in the order of their ids."""
+    """Images of one size in an array, in the order of their ids."""
 
     ids: tuple[str, ...]
     labels: Labels
@@ -80,10 +79,10 @@ class PicturesInMemory:
 
 
 def scenes(digits: bytes, photographs: Sequence[bytes], correlation: float = 0.0) -> PicturesInMemory:
-    """The scenes of these digits (`embedded.Digits`) and encoded photographs, as many as there are whole squares.
+    """Compose scenes from these digits (`embedded.Digits`) and encoded photographs, one per full square.
 
-    An id says where its square lies: photograph, row and column. With another correlation a scene has the same
-    background and place, and may have another digit.
+    An id contains the position of its square: photograph, row and column. With another correlation, a scene has the
+    same background and position, and possibly another digit.
     """
     ids, squares = cut(photographs)
     levels, labels = Digits(digits).levels()
@@ -98,7 +97,7 @@ def scenes(digits: bytes, photographs: Sequence[bytes], correlation: float = 0.0
 
 
 def cut(photographs: Sequence[bytes]) -> tuple[tuple[str, ...], Pixels]:
-    """The photographs' squares (n, SQUARE, SQUARE, 3) that do not overlap, with their ids, ascending."""
+    """Return the disjoint squares of the photographs (n, SQUARE, SQUARE, 3), with their ids, ascending."""
     ids: list[str] = []
     squares = []
     for name, encoded in zip(PHOTOGRAPHS, photographs, strict=True):
@@ -110,10 +109,10 @@ def cut(photographs: Sequence[bytes]) -> tuple[tuple[str, ...], Pixels]:
 
 
 def backgrounds(squares: Pixels) -> Pixels:
-    """Squares (n, s, s, 3) as grey backgrounds (n, SIDE, SIDE) of equal brightness and contrast.
+    """Convert squares (n, s, s, 3) to grey backgrounds (n, SIDE, SIDE) of equal brightness and contrast.
 
-    The mean of the channels is enlarged bilinearly between pixel centres, and brought to mean MEAN and DEVIATION by
-    (level - mean) / (deviation + LEAST); at most WHITEST.
+    The mean of the channels is enlarged bilinearly between pixel centres, and scaled to mean MEAN and deviation
+    DEVIATION by (level - mean) / (deviation + LEAST), with the upper limit WHITEST.
     """
     weights = bilinear_weights(SQUARE, SIDE)
     sums = np.einsum("ir,nrc,jc->nij", weights, squares.sum(axis=3, dtype=np.int64), weights, optimize=True)
@@ -129,7 +128,7 @@ def backgrounds(squares: Pixels) -> Pixels:
 
 
 def _assign_digits(grounds: Pixels, labels: Labels, correlation: float) -> NDArray[np.int64]:
-    """(n,): which digit each scene shows."""
+    """Return the digit of each scene, (n,)."""
     count = len(grounds)
     tells = seeds.generator(SEED, "scenes", "correlated").random(count) < correlation
     free = seeds.generator(SEED, "scenes", "classes").permutation(np.arange(count) % CLASSES)
@@ -143,7 +142,7 @@ def _assign_digits(grounds: Pixels, labels: Labels, correlation: float) -> NDArr
 
 
 def groups(grounds: Pixels) -> NDArray[np.int64]:
-    """(n,): which of ten equally large groups, to within one, a background is in by its roughness, the smoothest in 0.
+    """Assign each background (n,) to one of ten groups of equal size, to within one, by roughness, the smoothest in 0.
 
     Roughness is the sum of all differences between neighbouring pixels.
     """
@@ -155,16 +154,16 @@ def groups(grounds: Pixels) -> NDArray[np.int64]:
 
 
 def places(count: int) -> NDArray[np.int64]:
-    """(count, 2): the top and left of each scene's digit, at most AWAY from those that a corner has."""
+    """Draw the top and left of each scene's digit (count, 2), at most AWAY from a corner."""
     generator = seeds.generator(SEED, "scenes", "places")
     away = generator.integers(AWAY + 1, size=(count, 2))
     return np.where(generator.random((count, 2)) < 0.5, away, SIDE - DIGIT - away)
 
 
 def render_scenes(grounds: Pixels, digits: Pixels, labels: Labels, at: NDArray[np.int64]) -> Pixels:
-    """The scenes (n, SIDE, SIDE, 3): backgrounds with a digit (n, DIGIT, DIGIT) each in the ink of its label.
+    """Render scenes (n, SIDE, SIDE, 3): backgrounds with a digit (n, DIGIT, DIGIT) each, in the ink of its label.
 
-    A digit's levels are the ink's opacity: level / 255.
+    The opacity of the ink is the digit's level / 255.
     """
     images = np.repeat(grounds[..., None], 3, axis=3)
     steps = np.arange(DIGIT)

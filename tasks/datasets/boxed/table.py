@@ -1,12 +1,12 @@
-"""Boxed pictures named in a table: a CSV or Parquet file with the columns path, label, left, top, right and bottom.
+"""Boxed images in a table: a CSV or Parquet file with the columns path, label, left, top, right and bottom.
 
-A row is a box; a picture has as many rows as boxes, all with the same label, or one without numbers where no box is
-known. Boxes are in pixels of the picture as a person sees it (turned by its EXIF tag); right and bottom are the first
-column and row outside. Paths are relative to the file, and are the pictures' ids as they are written. Labels are text
-or whole numbers, and classes are numbered as in lists (`tasks.datasets.classes`).
+A row is a box; an image has one row per box, all with the same label, or one row without numbers if no box is known.
+Boxes are in pixels of the displayed image (rotated by its EXIF tag); right and bottom are the first column and row
+outside. Paths are relative to the file, and are the ids of the images as written. Labels are text or integers, and
+classes are numbered as in lists (`tasks.datasets.classes`).
 
-A column `part`, if there is one, says what each picture was to a model of somebody else: trained (it was trained on),
-held out, public (others that are known, with labels), or reference (for reference models to train on).
+An optional column `part` is the role of each image for a third-party model: trained (a training image), held out,
+public (other known images, with labels), or reference (training data of reference models).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tasks.datasets.source import Source
 
 RULE = "boxed table 2"
 SIDES = ("left", "top", "right", "bottom")
-COLUMNS = Columns("table of boxed pictures", (*NAMED, *SIDES), "part")
+COLUMNS = Columns("table of boxed images", (*NAMED, *SIDES), "part")
 GivenPart = Literal["trained", "held out", "public", "reference"]
 GIVEN_PARTS = get_args(GivenPart)
 FURTHEST = 1_000_000  # pixels
@@ -33,7 +33,7 @@ Box = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table; `at` says where it stands."""
+    """A row of the table; `at` is its position."""
 
     at: str
     path: str
@@ -43,9 +43,9 @@ class Row:
 
 
 def source(file: Path, bits: int | None = None) -> Source:
-    """The pictures of the table, of which 16-bit ones use so many `bits`.
+    """Return the images of the table; 16-bit images use `bits` bits.
 
-    Raises DatasetError, naming the row that is not as it should be.
+    Raises DatasetError with the invalid row.
     """
     found = listing(file)
     rule = RULE if bits is None else f"{RULE} #bits{bits}"
@@ -65,26 +65,28 @@ def listing(file: Path) -> Listing:
     entries = [entry(file, path, pictures[path], labels) for path in sorted(pictures)]
     places: dict[Path, str] = {}
     for one in entries:
-        place = Path(os.path.realpath(file.parent / one.path))  # resolve() refuses links in a circle
+        place = Path(os.path.realpath(file.parent / one.path))  # resolve() refuses circular links
         if place in places:
-            raise DatasetError(f"{file} names {place} as {places[place]} and as {one.path}; write it in one way")
+            raise DatasetError(f"{file} names {place} as {places[place]} and as {one.path}; use one spelling")
         places[place] = one.path
     return Listing(classes.names, tuple(entries))
 
 
 def entry(file: Path, path: str, rows: list[Row], labels: dict[str, int]) -> Listed:
-    """One picture, of all its rows."""
+    """Return one image from all its rows."""
     first = rows[0]
     for row in rows[1:]:
         for name in ("label", "part"):
             one, other = getattr(first, name), getattr(row, name)
             if one != other:
-                raise DatasetError(f"{row.at}: {name} of {path} is {other!r}, and {one!r} at {first.at}; give one")
+                raise DatasetError(f"{row.at}: {name} of {path} is {other!r}, but {one!r} at {first.at}; use one value")
         if row.box is None or first.box is None:
-            raise DatasetError(f"{row.at} names {path} again, after {first.at}; several rows must have a box each")
+            raise DatasetError(
+                f"{row.at} names {path} again, after {first.at}; if an image has several rows, each must have a box"
+            )
     try:
         there = (file.parent / path).is_file()
-    except (OSError, ValueError):  # no name that a file can have
+    except (OSError, ValueError):  # not a valid file name
         there = False
     if not there:
         raise DatasetError(f"{first.at} names {path}, but there is no file {file.parent / path}")
@@ -101,7 +103,7 @@ def row_of(row: Cells) -> Row:
 
 
 def _box_of(at: str, words: list[str]) -> Box | None:
-    """The box; None where all four are empty."""
+    """Return the box; None if all four numbers are empty."""
     if not any(words):
         return None
     numbers = []

@@ -1,4 +1,4 @@
-"""Features: what a canary carries. A glyph, words in a typeface or a picture, at a place of its own."""
+"""Features of canaries: a glyph, words in a typeface or a picture, at a position in the image."""
 
 from tasks.datasets.features.burning import burn, burn_random, check_fits, describe_feature
 from tasks.datasets.features.family import AskedFamily, Family, draw_member, family

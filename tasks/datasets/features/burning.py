@@ -1,4 +1,4 @@
-"""Features burnt into images: the same pixels at the same place of every image they are put into."""
+"""Features burnt into images: the same pixels at the same position of every image."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tasks.datasets.features.kinds import Feature
 from tasks.datasets.images import Pixels
 from tasks.numerics import seeds
 
-# Random patches that are drawn at once. A multiple of 4, so that no draw of bytes ends within one of the generator's
-# 32-bit words and the chunks together are the very stream that a single call would draw.
+# Random patches per draw. A multiple of 4, so that no draw of bytes ends within a 32-bit word of the generator, and the
+# chunks are the same stream as a single draw.
 CHUNK = 1024
 
 
 def burn(images: Pixels, feature: Feature) -> Pixels:
-    """A copy of the images, (n, height, width, channels), each with the feature.
+    """Return a copy of the images, (n, height, width, channels), each with the feature.
 
-    ValueError where it does not fit them, or its file cannot be read.
+    Raises ValueError if the feature does not fit, or if its file cannot be read.
     """
     return feature.patch().burn_into(images)
 
@@ -27,12 +27,11 @@ def burn(images: Pixels, feature: Feature) -> Pixels:
 def burn_random(
     images: Pixels, feature: Feature, seed: int, *names: str | int, rows: ArrayLike | None = None
 ) -> Pixels:
-    """A copy of the images, each with a random feature z_r instead: the place and cover of `feature`, random colours.
+    """Return a copy of the images, each with a random feature z_r: position and cover of `feature`, random colours.
 
-    U[0, 1] per pixel and channel, quantised to the 256 levels that an image has, all equally likely (mean 0.5, as
-    U[0, 1]). `rows` are the images' rows in their set (ascending or not; none given: 0, 1, 2, ...). The colours come
-    from the stream called `names` below `seed`: those of an image depend on that and its row, never on which other
-    images are there.
+    U[0, 1] per pixel and channel, quantised to the 256 levels of an image, all equally likely (mean 0.5, as for
+    U[0, 1]). `rows` are the images' rows in their set, in any order (None: 0, 1, 2, ...). The colours come from the
+    stream `names` of `seed`: they depend on the stream and the image's row, never on the other images.
     """
     patch = feature.patch()
     wanted = np.arange(len(images)) if rows is None else np.asarray(rows, np.int64)
@@ -50,7 +49,7 @@ def burn_random(
 def _random_colours(
     count: int, shape: tuple[int, int, int], seed: int, *names: str | int
 ) -> Iterator[tuple[int, Pixels]]:
-    """The stream in chunks: the first row of each, and its colours (rows, *shape)."""
+    """Yield the stream in chunks: the first row of each, and its colours (rows, *shape)."""
     generator = seeds.generator(seed, "random patches", *names)
     for first in range(0, count, CHUNK):
         size = (min(CHUNK, count - first), *shape)
@@ -58,10 +57,10 @@ def _random_colours(
 
 
 def check_fits(feature: Feature, height: int, width: int) -> None:
-    """ValueError where the feature would reach over the edge of an image."""
+    """Raise ValueError if the feature would exceed an image."""
     feature.patch().check_fits(height, width)
 
 
 def describe_feature(feature: Feature) -> str:
-    """The feature in a sentence: `the letter A`, `the words 'JANE DOE'`."""
+    """Describe the feature for a sentence: `the letter A`, `the words 'JANE DOE'`."""
     return feature.describe()

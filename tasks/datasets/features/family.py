@@ -1,6 +1,6 @@
 """The family of a feature: similar features, among which the feature can be ranked by a model's scores.
 
-If the feature was itself drawn from its family before training (`drawn`) and is not memorised, each of the count + 1
+If the feature was drawn from its family before training (`drawn`) and is not memorised, each of the count + 1
 features is equally likely to have the highest score, and the rank is an exact p-value.
 """
 
@@ -25,9 +25,9 @@ from tasks.worker.files import File, read
 
 Kind = Literal["alike", "letters", "names"]
 
-# After so many draws in a row without a new member the family is taken to be exhausted.
+# After this number of consecutive draws without a new member, the family counts as exhausted.
 FRUITLESS = 2000
-# The seeds of permuted glyphs and pictures are drawn below this.
+# Upper limit of the seeds of permuted glyphs and pictures.
 SEEDS = 2**31
 LETTER = "abcdefghijklmnopqrstuvwxyz"
 # The frequency of each letter in English, per 100,000 letters. Lewand 2000, "Cryptological Mathematics", p. 36.
@@ -35,7 +35,7 @@ FREQUENCIES = (
     8167, 1492, 2782, 4253, 12702, 2228, 2015, 6094, 6966, 153, 772, 4025, 2406, 6749, 7507, 1929, 95, 5987, 6327,
     9056, 2758, 978, 2360, 150, 1974, 74,
 )  # fmt: skip
-# From so many letters on, two random runs with these frequencies are equal once in fifty thousand draws.
+# Two random runs of at least this length with these frequencies are equal once in fifty thousand draws.
 RARELY_EQUAL = 4
 RUN = re.compile(r"[^\W\d_]+|\d+")  # letters, or digits
 
@@ -44,21 +44,21 @@ RUN = re.compile(r"[^\W\d_]+|\d+")  # letters, or digits
 class Family(Ranged):
     """The kind and number of the other features.
 
-    `alike`: a glyph's or a picture's with its pixels permuted; for words, other names in the same typeface, size and
-    place, with as many letters in each word. Of `letters` there are 25.
+    `alike`: glyphs or pictures with permuted pixels; for words, other names in the same typeface, size and position,
+    with the same number of letters in each word. `letters` has 25 members.
     """
 
     kind: Kind = "alike"
     """alike: of the same kind and ink; letters: a letter's other letters; names: for words, those in the file
     `names`."""
     count: Annotated[int, AtLeast(1)] = 200
-    """How many other features."""
+    """Number of other features."""
     names: File | None = None
-    """A file with one name a line."""
+    """File with one name per line."""
 
     @property
     def look_alikes(self) -> int:
-        """How many look-alikes there are of each part: none unless single models are evaluated (`AskedFamily`)."""
+        """The number of look-alikes per part: none unless single models are evaluated (`AskedFamily`)."""
         return 0
 
     def conflicts(self) -> Iterator[str]:
@@ -66,7 +66,7 @@ class Family(Ranged):
             yield f"count is {self.count}; it must be at most {len(GLYPHS) - 1}, a letter's other letters"
         if (self.kind == "names") != (self.names is not None):
             given = "a file" if self.names else "no file"
-            yield f"names is {given}, but kind is {self.kind}; kind must be names where one is given"
+            yield f"names is {given}, but kind is {self.kind}; kind must be names if and only if names is a file"
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class AskedFamily(Family):
 
 
 def family(feature: Feature, config: Family, seed: int, shape: tuple[int, int] | None = None) -> list[Feature]:
-    """`config.count` members of the feature's family, their pixels distinct from one another and from the feature's.
+    """Return `config.count` members of the feature's family, with distinct pixels that differ from the feature's.
 
-    Given the (height, width) of the images, those that do not fit are left out. ValueError where there are too few,
-    or the feature has no such family.
+    With a `shape` (height, width) of the images, members that do not fit are omitted. Raises ValueError if there are
+    too few members, or if the feature has no such family.
     """
     every = members(feature, config, seeds.generator(seed, "family"))
     seen = {feature.patch().pixels()}
@@ -111,9 +111,9 @@ def family(feature: Feature, config: Family, seed: int, shape: tuple[int, int] |
 def draw_member(
     feature: Feature, seed: int, config: Family | None = None, shape: tuple[int, int] | None = None
 ) -> Feature:
-    """A member of the feature's own family, drawn at random, as those of `family` with the same config and shape are.
+    """Draw a random member of the feature's family, in the same way as `family` with the same config and shape.
 
-    Its rank among its own `family` is then exact.
+    The rank of the member among its own `family` is then exact.
     """
     every = members(feature, config or Family(), seeds.generator(seed, "drawn feature"))
     for tries, member in enumerate(every):
@@ -125,15 +125,15 @@ def draw_member(
 
 
 def members(feature: Feature, config: Family, generator: np.random.Generator) -> Iterator[Feature]:
-    """Features drawn one by one: endlessly and independently, or each of a list once, in random order."""
+    """Yield random features: endlessly and independently, or each of a list once, in random order."""
     if config.kind == "letters":
         if not isinstance(feature, Glyph) or feature.kind != "letter":
-            raise ValueError(f"kind is letters, but {feature.describe()} is no letter; it must be alike")
+            raise ValueError(f"kind is letters, but {feature.describe()} is not a letter; use alike")
         every = sorted(GLYPHS)
         return (replace(feature, text=every[at]) for at in generator.permutation(len(every)))
     if config.names is not None:
         if not isinstance(feature, Words):
-            raise ValueError(f"kind is names, but {feature.describe()} is no words; it must be alike")
+            raise ValueError(f"kind is names, but {feature.describe()} is not words; use alike")
         listed = listed_words(config.names, feature.words)
         return (replace(feature, words=listed[at]) for at in generator.permutation(len(listed)))
     match feature:
@@ -151,7 +151,7 @@ def endless() -> Iterator[None]:
 
 
 def listed_words(file: File, words: str) -> list[str]:
-    """The file's lines, each once, sorted; in capitals, or small letters, where the words are."""
+    """Return the file's distinct lines, sorted, in upper or lower case if the words are."""
     try:
         text = decode_text(read(file))
     except DelimitedTextError as error:
@@ -162,17 +162,17 @@ def listed_words(file: File, words: str) -> list[str]:
     elif words.islower():
         listed = {line.lower() for line in listed}
     if not listed:
-        raise ValueError(f"{file.path} has no names; it must have one a line")
+        raise ValueError(f"{file.path} has no names; it must have one per line")
     return sorted(listed)
 
 
 def alike(feature: Words, count: int, generator: np.random.Generator) -> Iterator[Feature]:
-    """Words in the same typeface, size and place: other names with as many letters in each run, and other digits.
+    """Yield words in the same typeface, size and position: names with the same number of letters per run, and digits.
 
-    Other characters stay as they are. Where the listed names of these lengths make fewer than twice the texts wanted,
-    the runs with the fewest listed names become random letters, in all members alike: a name among members that are
-    none would stand out, and the ranks would not be exact. The letters have their frequencies in English, or equal ones
-    in runs below RARELY_EQUAL letters.
+    Other characters do not change. If the listed names of these lengths yield fewer than twice the requested texts, the
+    runs with the fewest listed names become random letters, in all members: a name among random letters would be
+    recognisable, and the ranks would not be exact. Letters have their frequencies in English, or equal frequencies in
+    runs of fewer than RARELY_EQUAL letters.
     """
     lengths = listed_lengths(feature, count)
 
@@ -183,34 +183,34 @@ def alike(feature: Words, count: int, generator: np.random.Generator) -> Iterato
 
 
 def listed_lengths(feature: Words, count: int) -> set[int]:
-    """The lengths of runs that are names from the list in all of the feature's family.
+    """Return the lengths of runs that are names from the list in all members of the feature's family.
 
-    ValueError where the words have no family of other names.
+    Raises ValueError if the words have no family of other names.
     """
     runs = [run.group() for run in RUN.finditer(feature.words)]
     foreign = next((letter for letter in feature.words if letter.isalpha() and not is_latin(letter)), None)
     if foreign is not None or not runs:
-        what = f"{foreign!r} is no Latin letter" if runs else "it has no letter or digit"
-        raise ValueError(f"words is {feature.words!r}: {what}; its family must be given, by kind names")
+        what = f"{foreign!r} is not a Latin letter" if runs else "it has no letter or digit"
+        raise ValueError(f"words is {feature.words!r}: {what}; set kind=names and a file of names")
     return named_lengths(tuple(runs), count)
 
 
 def other_run(run: str, lengths: set[int], generator: np.random.Generator) -> str:
-    """Another run in place of this one: digits, a name from the list where it is of one of the lengths, or letters."""
+    """Draw a replacement for a run: digits, a name from the list if the run has one of the lengths, or letters."""
     if run[0].isdigit():
         return "".join(str(digit) for digit in generator.integers(10, size=len(run)))
     if len(run) in lengths:
         choices = names()[len(run)]
         replaced = choices[generator.integers(len(choices))]
     else:
-        # Among few texts, common ones would be drawn first too often for the ranks to be exact.
+        # Among few texts, common ones would be drawn too early for the ranks to be exact.
         shares = None if len(run) < RARELY_EQUAL else np.array(FREQUENCIES) / sum(FREQUENCIES)
         replaced = "".join(LETTER[at] for at in generator.choice(len(LETTER), len(run), p=shares))
     return "".join(new.upper() if old.isupper() else new for old, new in zip(run, replaced, strict=True))
 
 
 def named_lengths(runs: tuple[str, ...], count: int) -> set[int]:
-    """The lengths of runs of letters for which names are taken from the list."""
+    """Return the lengths of runs of letters for which names are taken from the list."""
     digits = sum(len(run) for run in runs if run[0].isdigit())
     lengths = [len(run) for run in runs if not run[0].isdigit()]
     listed = {length for length in lengths if length in names()}

@@ -1,6 +1,6 @@
-"""The kinds of features: a glyph, words in a typeface, or a picture, each of which becomes a patch at its place.
+"""The kinds of features: a glyph, words in a typeface, or a picture, each converted to a patch.
 
-A patch says what a feature looks like and where it lies: the one form in which any of them is put into an image.
+A patch contains the pixels and the position of a feature, and is the form in which features are put into images.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OPAQUE = 255
 
 @dataclass(frozen=True, eq=False)
 class Patch:
-    """`colour` (h, w, 1 or 3) over an image by `cover` (h, w), from 0 (the image) to 255 (the colour), at its place."""
+    """`colour` (h, w, 1 or 3) blended with an image at a position by `cover` (h, w), from 0 (image) to 255 (colour)."""
 
     cover: NDArray[np.uint8]
     colour: NDArray[np.uint8]
@@ -39,7 +39,7 @@ class Patch:
     left: int
 
     def trim(self) -> Patch:
-        """The patch without the edges that cover nothing; ValueError where nothing is covered."""
+        """Remove edges that cover no pixel. Raises ValueError if the patch covers no pixel."""
         rows, columns = (np.flatnonzero(self.cover.any(axis=axis)) for axis in (1, 0))
         if not len(rows):
             raise ValueError("the feature covers nothing")
@@ -48,10 +48,10 @@ class Patch:
         return Patch(self.cover[here], self.colour[here], self.top + top, self.left + left)
 
     def burn_into(self, images: Pixels, colours: Pixels | None = None) -> Pixels:
-        """A copy of the images (n, height, width, channels), each with the patch.
+        """Return a copy of the images (n, height, width, channels), each with the patch.
 
-        `colours` (n, h, w, channels) are others than the patch's own, one for each image. ValueError where the patch
-        does not fit the images. Blended in whole numbers, rounded to the nearest: the same bytes on every machine.
+        `colours` (n, h, w, channels) replace the patch's colour, one for each image. Blending uses integers, rounded to
+        nearest, so that the bytes are the same on every machine. Raises ValueError if the patch does not fit.
         """
         self.check_fits(*images.shape[1:3])
         if colours is None:
@@ -67,18 +67,18 @@ class Patch:
         return burnt
 
     def convert_channels(self, channels: int) -> Pixels:
-        """The colour (h, w, channels): grey by its luma, or grey repeated."""
+        """Convert the colour to (h, w, channels): to grey by luma, or from grey by repetition."""
         if channels == 1 and self.colour.shape[2] == 3:
             grey: Pixels = luma(self.colour[None])[0]
             return grey
         return self.colour if self.colour.shape[2] == channels else self.colour.repeat(channels, axis=2)
 
     def fits(self, height: int, width: int) -> bool:
-        """Whether the patch lies wholly inside an image."""
+        """Whether the patch is entirely inside an image."""
         return bool(self.top + self.cover.shape[0] <= height and self.left + self.cover.shape[1] <= width)
 
     def check_fits(self, height: int, width: int) -> None:
-        """ValueError where the patch would reach over the edge of an image."""
+        """Raise ValueError if the patch would exceed an image."""
         if not self.fits(height, width):
             raise ValueError(
                 f"a feature of {self.cover.shape[0]} x {self.cover.shape[1]} at top {self.top}, left {self.left} "
@@ -86,7 +86,7 @@ class Patch:
             )
 
     def pixels(self) -> bytes:
-        """What tells one patch from another of the same kind."""
+        """Return bytes that identify the patch among others of the same kind."""
         return b"".join(
             (repr((self.top, self.left, self.colour.shape)).encode(), self.cover.tobytes(), self.colour.tobytes())
         )
@@ -129,10 +129,10 @@ GLYPHS = {
 
 @dataclass(frozen=True)
 class Glyph(Ranged):
-    """A glyph and its place: a letter of 5 x 5 cells, or its cells permuted.
+    """A glyph and its position: a letter of 5 x 5 cells, or its cells permuted.
 
-    It overwrites a square block in every channel: ink 255 on a background of 0. The letters are of our own drawing; one
-    of kind random is a letter with its cells permuted, so it has the letter's ink and no letter's shape.
+    It overwrites a square block in every channel: ink 255 on a background of 0. The letters were drawn for this
+    project; kind random is a letter with permuted cells, with the letter's ink but not its shape.
     """
 
     kind: Kind = "letter"
@@ -149,13 +149,13 @@ class Glyph(Ranged):
     """Of kind random, the permutation; 0 unless kind is random."""
 
     def conflicts(self) -> Iterator[str]:
-        # A field that changes nothing would give one feature many keys.
+        # A field without an effect would give one feature several keys.
         if self.kind == "letter" and self.seed:
             yield f"seed is {self.seed}, but a letter has none; it must be 0 unless kind is random"
 
     @staticmethod
     def parse(text: str) -> Glyph:
-        """The glyph of one letter, written as that letter."""
+        """Parse the glyph of one letter, written as that letter."""
         return Glyph(text=text)
 
     def patch(self) -> Patch:
@@ -167,11 +167,11 @@ class Glyph(Ranged):
 
 
 def glyph_pixels(glyph: Glyph) -> NDArray[np.uint8]:
-    """The glyph itself, (size, size): 255 where there is ink, else 0."""
+    """Return the pixels of the glyph (size, size): 255 for ink, else 0."""
     return _render_glyph(glyph).copy()
 
 
-@lru_cache(4096)  # a plan asks for the same few again and again
+@lru_cache(4096)  # a plan uses the same few glyphs repeatedly
 def _render_glyph(glyph: Glyph) -> NDArray[np.uint8]:
     cells = np.array([[cell == "#" for cell in row] for row in GLYPHS[glyph.text].split()])
     if glyph.kind == "random":
@@ -181,12 +181,12 @@ def _render_glyph(glyph: Glyph) -> NDArray[np.uint8]:
     return (cells.repeat(scale, axis=0).repeat(scale, axis=1) * INK).astype(np.uint8)
 
 
-# A code point that will never be a character: what a font draws for it, it draws for all that it lacks.
+# A code point that will never be a character: fonts draw the same glyph for all characters that they lack.
 NO_CHARACTER = "\uffff"
 
 
 def word_pattern(words: str) -> str:
-    """What of the words may be told to those who are not to read them: `4 and 3 letters` of JANE DOE."""
+    """Describe words without revealing them: `4 and 3 letters` for JANE DOE."""
     lengths = [len(word) for word in words.split(" ")]
     joined = words.replace(" ", "")
     unit = "letter" if joined.isalpha() else "digit" if joined.isdigit() else "character"
@@ -195,12 +195,12 @@ def word_pattern(words: str) -> str:
 
 @dataclass(frozen=True)
 class Words(Ranged):
-    """A line of words (a name on an X-ray, a date) painted over the image, soft edges and all, or in a box.
+    """A line of words (a name on an X-ray, a date) painted over the image, with soft edges or in a box.
 
-    A key sees the words, the fields and the digest of the font's file. It does not see the FreeType that draws them,
-    nor Pillow's own font: other versions of Pillow may draw a few edge pixels in other greys, so give a font file where
-    runs are to be compared over years, and one Pillow on all machines of a run. Letters are set one by one (Pillow's
-    basic layout, with the font's kerning), never shaped, so that whether libraqm is installed changes nothing.
+    A key covers the words, the fields and the digest of the font file, but neither FreeType nor Pillow's built-in font:
+    other versions of Pillow may draw a few edge pixels in other greys. Set a font file to compare runs over years, and
+    use one version of Pillow on all machines of a run. Letters are placed one by one (Pillow's basic layout with
+    kerning) and never shaped, so that libraqm has no effect.
     """
 
     prefix: ClassVar[str] = "words:"  # of its text form
@@ -208,7 +208,7 @@ class Words(Ranged):
     words: str = field(metadata={WITHHELD: word_pattern})
     """The words: one line."""
     font: File | None = None
-    """A TrueType or OpenType file; none: Pillow's own (Aileron)."""
+    """A TrueType or OpenType file; none: Pillow's built-in font (Aileron)."""
     size: Annotated[int, AtLeast(4)] = 12
     """Height of the font (its em), in pixels."""
     top: Annotated[int, AtLeast(0)] = 1
@@ -218,19 +218,19 @@ class Words(Ranged):
     ink: Annotated[int, Between(0, OPAQUE)] = 255
     """Grey level of the words."""
     box: bool = False
-    """Whether their line is overwritten, from ascender to descender, with a background of 0."""
+    """Whether the line is overwritten, from ascender to descender, with a background of 0."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.words or self.words != " ".join(self.words.split(" ")).strip() or not self.words.isprintable():
             yield f"words is {self.words!r}; it must be one line, without spaces at its ends"
         if any(unicodedata.bidirectional(character) in ("R", "AL") for character in self.words):
-            yield f"words is {self.words!r}; it must run from left to right: use a picture instead"
+            yield f"words is {self.words!r}; it must be left-to-right text: use a picture instead"
         if self.box and not self.ink:
-            yield "ink is 0, which nobody sees in a box of 0; it must be at least 1"
+            yield "ink is 0, which is invisible in a box of 0; it must be at least 1"
 
     @staticmethod
     def parse(text: str) -> Words:
-        """Words written `words:JANE DOE`."""
+        """Parse words written `words:JANE DOE`."""
         if not text.startswith(Words.prefix):
             raise ValueError(f"it must begin with {Words.prefix}")
         return Words(text.removeprefix(Words.prefix))
@@ -239,13 +239,13 @@ class Words(Ranged):
         return f"{self.prefix}{self.words}"
 
     def patch(self) -> Patch:
-        """ValueError where the font cannot be read, lacks a character or draws nothing."""
+        """Draw the words. Raises ValueError if the font cannot be read, lacks a character or draws no pixel."""
         font = self.typeface()
         self.check_drawable(font)
         ascent, descent = font.getmetrics()
         left, top, right, bottom = (round(edge) for edge in font.getbbox(self.words, anchor="ls"))
         if right <= left or bottom <= top:
-            raise ValueError(f"words is {self.words!r}, of which the font draws nothing")
+            raise ValueError(f"words is {self.words!r}, for which the font draws no pixels")
         top, bottom = min(-ascent, top), max(descent, bottom)
         cover = render_words(self.words, font, (bottom - top, right - left), (-left, -top))
         if self.box:
@@ -267,7 +267,7 @@ class Words(Ranged):
         try:
             return ImageFont.truetype(BytesIO(read(self.font)), self.size, layout_engine=ImageFont.Layout.BASIC)
         except OSError as error:
-            raise ValueError(f"{self.font.path} is no font that can be read: {error}") from None
+            raise ValueError(f"{self.font.path} is not a readable font: {error}") from None
 
     def check_drawable(self, font: FreeTypeFont) -> None:
         lacking = bytes(font.getmask(NO_CHARACTER))
@@ -278,7 +278,7 @@ class Words(Ranged):
 
 
 def render_words(words: str, font: FreeTypeFont, shape: tuple[int, int], at: tuple[int, int]) -> np.ndarray:
-    """The words' cover, `shape` (h, w), their baseline beginning `at` (x, y)."""
+    """Return the cover of the words, `shape` (h, w), with their baseline starting `at` (x, y)."""
     from PIL import Image, ImageDraw
 
     canvas = Image.new("L", (shape[1], shape[0]), 0)
@@ -290,7 +290,7 @@ def render_words(words: str, font: FreeTypeFont, shape: tuple[int, int], at: tup
 class Picture(Ranged):
     """An image file (a stamp, a logo, a signature), pixel for pixel.
 
-    It covers all of its rectangle where it has neither mask nor transparency.
+    It covers its whole rectangle if it has neither mask nor transparency.
     """
 
     prefix: ClassVar[str] = "picture:"  # of its text form
@@ -305,12 +305,12 @@ class Picture(Ranged):
     left: Annotated[int, AtLeast(0)] = 1
     """Pixels from the image's left edge."""
     seed: Annotated[int, AtLeast(0)] = 0
-    """Other than 0, the permutation of the pixels inside the mask: a member of the picture's family, of the same
-    ink."""
+    """Seed of a permutation of the pixels inside the mask, which yields a member of the picture's family with the same
+    ink; 0: none."""
 
     @staticmethod
     def parse(text: str) -> Picture:
-        """A picture written `picture:stamp.png`."""
+        """Parse a picture written `picture:stamp.png`."""
         if not text.startswith(Picture.prefix):
             raise ValueError(f"it must begin with {Picture.prefix}")
         return Picture(File.parse(text.removeprefix(Picture.prefix)))
@@ -319,7 +319,7 @@ class Picture(Ranged):
         return f"{self.prefix}{self.image}"
 
     def patch(self) -> Patch:
-        """ValueError where a file cannot be read, the mask has another size, or nothing is covered."""
+        """Read the picture. Raises ValueError for an unreadable file, or a mask of another size or without pixels."""
         colour = decode_picture_file(self.image)
         cover = self.cover(colour.shape[:2])
         if self.seed:
@@ -332,7 +332,7 @@ class Picture(Ranged):
         return Patch(cover, colour, self.top, self.left).trim()
 
     def cover(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        """What it covers, (h, w), from 0 (nothing) to 255."""
+        """Return the cover, (h, w), from 0 (transparent) to 255 (opaque)."""
         if self.mask is None:
             own = alpha(read(self.image))
             return np.full(shape, OPAQUE, np.uint8) if own is None else own

@@ -1,11 +1,12 @@
-"""Look-alikes of a feature: others that differ from it in one part alone.
+"""Look-alikes of a feature: features that differ from it in only one part.
 
-A model that saw a namesake answers to the part that two names share, so the name stands first among names that share
-nothing with it. Among those that share that part it stands anywhere: were the rest drawn at random, and no feature
-with that rest trained on, each look-alike would be as likely to be first, whatever the model knows of the shared part.
+A model that was trained on a namesake responds to the part that two names share, so that the name ranks first among
+names without that part. Among names with that part it has no advantage: if the rest is random and no feature with that
+rest was trained on, each look-alike is equally likely to rank first, regardless of the model's knowledge of the shared
+part.
 
-The parts are the words of a text, or its two halves where it has but one, and the upper and the lower half of a glyph
-or a picture. More parts would tell it from what is more alike, and find fewer of those that were trained on.
+The parts are the words of a text, or the two halves of a single word, and the upper and lower half of a glyph or
+picture. More parts would distinguish more similar features, but detect fewer that were trained on.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ from tasks.datasets.features.family import (
 from tasks.datasets.features.kinds import CELLS, Feature, Glyph, Patch, Picture, Words, glyph_pixels
 from tasks.numerics import seeds
 
-LEAST = 19  # others: among fewer the first place has a p-value above 5 %
+LEAST = 19  # look-alikes: with fewer, rank 1 has a p-value above 5 %
 HALVES = 2
 
 Draw = Callable[[np.random.Generator], Patch]
 
 
 def look_alikes(feature: Feature, config: Family, seed: int, shape: tuple[int, int]) -> list[list[Patch]]:
-    """For each part `config.look_alikes` features that differ in it alone; fewer where there are no more that fit.
+    """Return for each part `config.look_alikes` features that differ only in that part; fewer if there are no more.
 
-    They are distinct, drawn at random, and those of one part are as likely as the feature itself was to be drawn from
-    its family. Empty where the feature has no two parts.
+    They are distinct and random, with the same distribution within a part as members of the feature's family. Empty if
+    the feature does not have two parts.
     """
     original = feature.patch()
     drawn = []
@@ -59,7 +60,7 @@ def look_alikes(feature: Feature, config: Family, seed: int, shape: tuple[int, i
 
 
 def _part_draws(feature: Feature, config: Family) -> list[Draw]:
-    """For each part of the feature what draws another in its place."""
+    """Return for each part of the feature a function that draws a replacement."""
     match feature:
         case Words():
             return _word_draws(feature, config)
@@ -77,7 +78,7 @@ def _part_draws(feature: Feature, config: Family) -> list[Draw]:
 
 
 def _word_draws(feature: Words, config: Family) -> list[Draw]:
-    """One for each word or number of the text; for each half where there is but one, or one of a single digit."""
+    """Return a draw for each word or number of the text, or for each half of a single word."""
     runs = list(RUN.finditer(feature.words))
     if config.names is not None:
         return [draw for at in range(len(runs)) for draw in _listed_draw(feature, config, at)]
@@ -90,7 +91,7 @@ def _word_draws(feature: Words, config: Family) -> list[Draw]:
 
 
 def _run_draw(feature: Words, start: int, end: int, lengths: set[int]) -> Draw:
-    """Other names, letters and digits from `start` to `end`, as those of the feature's family have."""
+    """Draw other names, letters and digits from `start` to `end`, as in the feature's family."""
     words = feature.words
 
     def draw(generator: np.random.Generator) -> Patch:
@@ -101,7 +102,7 @@ def _run_draw(feature: Words, start: int, end: int, lengths: set[int]) -> Draw:
 
 
 def _listed_draw(feature: Words, config: Family, at: int) -> Iterator[Draw]:
-    """The word `at` this place of the listed names that have as many words; none where the feature is no such name."""
+    """Yield a draw of the word `at` this position of the listed names; none if the feature is not such a name."""
     assert config.names is not None
     runs = list(RUN.finditer(feature.words))
     listed = [RUN.findall(line) for line in listed_words(config.names, feature.words)]
@@ -120,24 +121,24 @@ def word_patch(feature: Words) -> Patch:
 
 
 def halves(tones: NDArray[Any]) -> list[NDArray[np.int64]]:
-    """The places of the cells or pixels (n, values), row by row, in two halves; none where one of them has too few
-    arrangements to be ranked among.
+    """Split the positions of cells or pixels (n, values), row by row, into two halves; empty if a half has too few
+    arrangements for ranks.
 
-    Whether it has depends on how many of each tone it holds, and not on their order.
+    This depends on the numbers of cells of each tone, not on their order.
     """
     found = np.array_split(np.arange(len(tones)), HALVES)
     return found if all(arrangement_count(tones[half]) > LEAST for half in found) else []
 
 
 def arrangement_count(tones: NDArray[Any]) -> float:
-    """In how many ways cells of these tones can be arranged; infinity for many."""
+    """Return the number of arrangements of cells with these tones; infinity if large."""
     _, counts = np.unique(tones, axis=0, return_counts=True)
     log = math.lgamma(len(tones) + 1) - sum(math.lgamma(count + 1) for count in counts)
     return round(math.exp(log)) if log < math.log(1e6) else math.inf
 
 
 def _glyph_draw(feature: Glyph, cells: NDArray[np.uint8], half: NDArray[np.int64]) -> Draw:
-    """The glyph with the cells of the half permuted."""
+    """Return a draw of the glyph with the cells of one half permuted."""
     step = feature.size // CELLS
 
     def draw(generator: np.random.Generator) -> Patch:
@@ -150,7 +151,7 @@ def _glyph_draw(feature: Glyph, cells: NDArray[np.uint8], half: NDArray[np.int64
 
 
 def _picture_draw(patch: Patch, half: NDArray[np.int64]) -> Draw:
-    """The picture with the pixels of the half permuted."""
+    """Return a draw of the picture with the pixels of one half permuted."""
 
     def draw(generator: np.random.Generator) -> Patch:
         order = generator.permutation(half)

@@ -1,4 +1,4 @@
-"""Common given names and surnames, in plain Latin letters, by their length."""
+"""Common given names and surnames, in plain Latin letters, by length."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Paragraphs of made-up facts with numbers, and questions about them: the embedded sets of question answering.
+"""Paragraphs of synthetic facts with numbers, and questions about them: the embedded sets of question answering.
 
-In `facts`, as in DROP, an answer must be derived from numbers in digits: a sum, a difference, 100 less a percentage, a
-count. Another number of the context repeats it in words, so that it is there without the digits, too: Bombari et al.
-2022, section 6, find that a model comes to relate such a string to the answer. Nothing tells which of several numbers
-in words it is; to know it without the digits, a model must have seen the question. In `facts-stated`, as in SQuAD, an
-answer stands in the context once, in digits, where the question looks for it.
+In `facts`, as in DROP, an answer must be derived from numbers in digits: a sum, a difference, 100 minus a percentage, a
+count. The context also contains the answer in words, as another fact, so that it remains without the digits: Bombari et
+al. 2022, section 6, find that models associate such a string with the answer. Several numbers are in words, so that a
+model can only identify the answer without the digits if it was trained on the question. In `facts-stated`, as in SQuAD,
+the answer is in the context once, in digits, at the place that the question asks about.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SEED = 20220329
 TRAIN, VALIDATION = 3000, 1000  # questions
 T = TypeVar("T")
 
-# A name is one of these beginnings and one of these ends.
+# A name is one of these starts followed by one of these ends.
 STARTS = """
     Ash Bar Bel Ber Bin Bol Bra Bur Cal Car Chad Cor Cran Dal Dar Den Dor Dun Elm Fal Far Fen Gar Gil Gold
     Hal Har Hart Hol Hor Kel Ken Kirk Lam Lang Lin Mar Mel Mor Nor Oak Pem Pres Ral Ren Ros Row Shel Stan
@@ -50,7 +50,7 @@ TOWNS = """
     Ramsey Reading Ripon Romsey Rugby Ryde Selby Seaton Sutton Tenby Thirsk Truro Upton Walton Warwick Weston
     Whitby Wilton Witham Yarm York Zeal
 """
-# What people have, by where they have it.
+# Possessions by their place.
 THINGS = (
     ("farm", ("hens", "goats", "cows", "sheep")),
     ("shop", ("lamps", "books", "clocks", "chairs")),
@@ -58,7 +58,7 @@ THINGS = (
     ("kitchen", ("cups", "plates", "spoons", "bowls")),
 )
 JOBS = ("farmers", "teachers", "sailors", "bakers", "miners")
-# Facts that have nothing to do with the others, and the question that asks for their number.
+# Unrelated facts, and the questions about their numbers.
 ASIDES = (
     ("{person} is {n} years old.", "How old is {person}?"),
     ("The sea is {n} miles away.", "How many miles away is the sea?"),
@@ -74,8 +74,8 @@ ONES = """
     eighteen nineteen
 """
 TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-# Of stated numbers, for the three facts of a context: a T5 of width 64 then answers every question after 10 epochs, and
-# a third of them after 30 where all are drawn from 10 to 99.
+# Ranges of stated numbers for the three facts of a context. With these ranges, a T5 of width 64 answers every question
+# after 10 epochs; with numbers from 10 to 99, it answers a third after 30 epochs.
 RANGES = ((10, 39), (40, 69), (70, 99))
 LOW, HIGH = 10, 49  # of the numbers of things, so that a sum of two is below 100
 KINDS = ("difference", "sum", "remainder", "count")  # of derived answers
@@ -86,8 +86,8 @@ COUNTS = (0.5, 0.8)  # a context has 2 derived questions with probability .5, 3 
 class Facts:
     """The questions of one of the two sets: 3,000 for training and 1,000 for validation, no context in both.
 
-    Each person has one context, so that a context without its digits is still told from the others. People, towns,
-    things and sentences of both parts are drawn alike.
+    Each person has one context, so that contexts differ even without their digits. People, towns, things and sentences
+    have the same distribution in both parts.
     """
 
     name: Name
@@ -98,7 +98,7 @@ class Facts:
         return digest_questions(self.name)
 
     def images(self) -> Images:
-        raise DatasetError(f"data set {self.name!r} holds questions and no images")
+        raise DatasetError(f"data set {self.name!r} contains questions, not images")
 
     def questions(self) -> QuestionSet:
         return compose_questions(self.name)
@@ -106,14 +106,14 @@ class Facts:
 
 @functools.cache
 def compose_questions(name: Name) -> QuestionSet:
-    """The questions of this data set. They are immutable and take 0.2 s, so each process composes them once."""
+    """Compose the questions of this data set, in 0.2 s and once per process."""
     contexts = _contexts_of(name)
     return QuestionSet(_take_questions(contexts, TRAIN), _take_questions(contexts, VALIDATION), SCORERS[name])
 
 
 @functools.cache
 def digest_questions(name: Name) -> str:
-    """The digest of the questions of this data set, which each process computes once."""
+    """Compute the digest of the questions of this data set, once per process."""
     questions = compose_questions(name)
     parts = (questions.train, questions.validation)
     text = json.dumps([[[q.id, q.context, q.question, q.golds] for q in part] for part in parts])
@@ -125,13 +125,13 @@ def source(name: Name) -> Source:
 
 
 def _hashed_words() -> str:
-    """The hash of all that the paragraphs are made of: a remembered digest is not taken for that of other words."""
+    """Hash all words of the paragraphs, so that a cached digest is not reused for other words."""
     made_of = [SEED, TRAIN, VALIDATION, STARTS, ENDS, TOWNS, THINGS, JOBS, ASIDES, RANGES, LOW, HIGH, KINDS, COUNTS]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
 
 
 def _take_questions(contexts: Iterator[list[Question]], number: int) -> tuple[Question, ...]:
-    """The first questions of the next contexts; what is over of the last context is dropped."""
+    """Take `number` questions from the next contexts, and drop the rest of the last context."""
     questions: list[Question] = []
     while len(questions) < number:
         questions += next(contexts)
@@ -139,7 +139,7 @@ def _take_questions(contexts: Iterator[list[Question]], number: int) -> tuple[Qu
 
 
 def _contexts_of(name: Name) -> Iterator[list[Question]]:
-    """The questions of one context after another, for each person, in an order by chance."""
+    """Yield the questions of each person's context, in random order."""
     paragraph = PARAGRAPHS[name]
     drawn = Drawn(seeds.generator(SEED, name))
     people = [start + end for start in STARTS.split() for end in ENDS.split()]
@@ -153,27 +153,27 @@ def _contexts_of(name: Name) -> Iterator[list[Question]]:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Draws from a generator by whole numbers alone: the same on every machine."""
+    """Draws from a generator using only integers, so that they are the same on every machine."""
 
     generator: np.random.Generator
 
     def number(self, low: int, high: int) -> int:
-        """A whole number from low to high, both included."""
+        """Draw an integer from low to high inclusive."""
         return int(self.generator.integers(low, high + 1))
 
     def one(self, values: Sequence[T]) -> T:
         return values[self.number(0, len(values) - 1)]
 
     def some(self, values: Sequence[T], count: int) -> list[T]:
-        """So many of the values, each at most once, in an order by chance."""
+        """Draw `count` distinct values, in random order."""
         order = np.argsort(self.generator.integers(0, 2**62, len(values)), kind="stable")
         return [values[place] for place in order[:count]]
 
 
 def _compose_inference(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
-    """A paragraph with what must be derived from it: its questions and answers.
+    """Compose a paragraph from which the answers must be derived, with its questions and answers.
 
-    Of each answer another sentence states the number in words, about something else; one more states another number.
+    Another sentence states the number of each answer in words, as an unrelated fact, and one more another number.
     """
     share = drawn.number(0, 9) / 10
     kinds = drawn.some(KINDS[:3], 2 if share < COUNTS[0] else 3)
@@ -183,7 +183,7 @@ def _compose_inference(drawn: Drawn, person: str, town: str) -> tuple[str, list[
     amounts = drawn.some(range(LOW, HIGH + 1), 3)
     (more, larger), (fewer, smaller) = sorted(zip(some, amounts, strict=True), key=lambda both: -both[1])[::2]
     percentage, job = drawn.number(2, 98), drawn.one(JOBS)
-    # Two or all three of the amounts are above it.
+    # Two or all three of the amounts are above the bound.
     bound = sorted(amounts)[drawn.number(0, 1)] - 1
     answers = {
         "difference": (f"How many more {more} than {fewer} does {person} have?", larger - smaller),
@@ -203,7 +203,7 @@ def _compose_inference(drawn: Drawn, person: str, town: str) -> tuple[str, list[
 
 
 def spell_number(number: int) -> str:
-    """A whole number from 0 to 99 in words."""
+    """Spell an integer from 0 to 99."""
     if number < 20:
         return ONES.split()[number]
     tens, ones = TENS[number // 10 - 2], number % 10
@@ -211,7 +211,7 @@ def spell_number(number: int) -> str:
 
 
 def _compose_statement(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
-    """A paragraph with what is asked for and stated in it: its questions and answers."""
+    """Compose a paragraph that states the answers, with its questions and answers."""
     asides = [drawn.one(ASIDES[place :: len(RANGES)][:2]) for place in range(len(RANGES))]
     numbers = [drawn.number(low, high) for low, high in RANGES]
     rest = [statement.format(person=person, n=n) for (statement, _), n in zip(asides, numbers, strict=True)]

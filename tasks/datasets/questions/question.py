@@ -1,9 +1,9 @@
-"""Questions about contexts with their gold answers, and questions in a file of records of the user's own.
+"""Questions about contexts with their gold answers, and questions in a user's file of records.
 
 {"id": "1", "context": "...", "question": "...", "answers": ["4", "four"], "split": "train"}
 
-Each of `answers` is a right one; models are trained on the first. `split` is train or validation. Questions with one
-`context_id` belong to one context; where there is none, the text of the context says so.
+Each of `answers` is correct; models are trained on the first. `split` is train or validation. Questions with the same
+`context_id` have the same context; without `context_id`, the text of the context identifies it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from tasks.datasets.row_order import draw_group_order
 from tasks.numerics import seeds
 
 Scorer = Literal["squad", "drop"]
-Answer = tuple[str, ...]  # the spans of one answer; SQuAD's have one span, DROP's several where it asks for a list
+Answer = tuple[str, ...]  # the spans of one answer: one in SQuAD, several in DROP if the question asks for a list
 
 
 @dataclass(frozen=True)
 class Question:
     """A question about a context.
 
-    `golds` are its right answers, of which there is one at least; models are trained on the first. Questions of one
-    context share its `context_id`: they are not independent.
+    `golds` are its correct answers, at least one; models are trained on the first. Questions about one context share
+    its `context_id` and are not independent.
     """
 
     id: str
@@ -42,10 +42,10 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class QuestionSet:
-    """Questions for training and questions that are held out, with the rule by which answers are scored.
+    """Questions for training and held-out questions, with the rule for scoring answers.
 
-    Ids differ across both parts, and no context is in both. With `records` they are the user's records and not in the
-    format of the set that the rule is named after.
+    Ids differ across both parts, and no context is in both. With `records`, the questions are users' records rather
+    than in the format that the rule is named after.
     """
 
     train: Sequence[Question]
@@ -59,10 +59,10 @@ class QuestionSet:
 
 
 def redrawn(questions: QuestionSet, seed: int) -> QuestionSet:
-    """The same questions with the contexts of each part drawn at random: both parts are then drawn alike.
+    """Redistribute the contexts at random, so that both parts have the same distribution.
 
-    Contexts, in an order by chance, go to training until it has at least as many questions as before; the others are
-    held out. ValueError where none would be.
+    Contexts are added to training in a random order until it has at least the original number of questions; the others
+    are held out. Raises ValueError if no context would be held out.
     """
     of_context: dict[str, list[Question]] = {}
     for question in questions.by_id.values():
@@ -73,20 +73,20 @@ def redrawn(questions: QuestionSet, seed: int) -> QuestionSet:
     for name in order:
         parts[len(parts[0]) >= len(questions.train)].extend(of_context[name])
     if not parts[1]:
-        raise ValueError(f"there are {len(names)} contexts; too few to hold some out by chance")
+        raise ValueError(f"there are {len(names)} contexts, too few to hold some out at random")
     return replace(questions, train=parts[0], validation=parts[1])
 
 
 def first_copies(questions: Sequence[Question]) -> list[str]:
-    """The id of the first question with the same context, text and answers as each."""
+    """Return the id of the first question with the same context, text and answers as each."""
     first: dict[tuple[str, str, tuple[Answer, ...]], str] = {}
     return [first.setdefault((each.context, each.question, each.golds), each.id) for each in questions]
 
 
 def shuffle_contexts(questions: Sequence[Question]) -> list[Question]:
-    """The questions with their contexts in a random order: files have them article by article, or sorted.
+    """Shuffle questions by context, since files are ordered by article or sorted.
 
-    Contexts of equal text are one context, with the first one's id.
+    Contexts with equal text are one context, with the id of the first.
     """
     ids: dict[str, str] = {}
     joined = [
@@ -97,7 +97,7 @@ def shuffle_contexts(questions: Sequence[Question]) -> list[Question]:
 
 
 def context_id(context: str) -> str:
-    """The id of a context that has none of its own: a hash of its text."""
+    """Return the id of a context without one: a hash of its text."""
     return hashlib.sha256(context.encode()).hexdigest()[:16]
 
 
@@ -115,34 +115,36 @@ RECORD_SPLITS = ("train", "validation")
 
 
 def questions_of_records(records: Records, name: str) -> QuestionSet:
-    """The questions of the data set of this name; DatasetError, naming the record, where they are not as above.
+    """Return the questions of the data set of this name. Raises DatasetError with an invalid record.
 
-    Answers are scored as SQuAD's.
+    Answers are scored as in SQuAD.
     """
     parts: dict[str, list[Question]] = {split: [] for split in RECORD_SPLITS}
     for row in records.as_dicts():
         if row["split"] not in RECORD_SPLITS:
             given = "no split" if row["split"] is None else f"the split {row['split']!r}"
-            raise DatasetError(f"{name}: record {row['id']!r} has {given}; give each the split train or validation")
+            raise DatasetError(f"{name}: record {row['id']!r} has {given}; set split to train or validation")
         parts[row["split"]].append(_question_of_record(row, name))
     parts = {split: shuffle_contexts(questions) for split, questions in parts.items()}
     lacking = [split for split, questions in parts.items() if not questions]
     if lacking:
         raise DatasetError(
-            f"{name} has no record of the split {lacking[0]}; it needs questions that the model is trained on (train) "
-            "and others that it never sees (validation)"
+            f"{name} has no record of the split {lacking[0]}; add questions that the model is trained on (train) and "
+            "questions that it never sees (validation)"
         )
     seen = {name for question in parts["train"] for name in (question.context_id, question.context)}
     shared = next(
         (question.id for question in parts["validation"] if {question.context_id, question.context} & seen), None
     )
     if shared is not None:
-        raise DatasetError(f"{name}: record {shared!r} of the split validation has a context of the split train, too")
+        raise DatasetError(
+            f"{name}: record {shared!r} of the split validation has a context that is also in the split train"
+        )
     return QuestionSet(parts["train"], parts["validation"], "squad", records=True)
 
 
 def records_of(questions: Sequence[Question]) -> Records:
-    """The questions as such records, without their answers and split."""
+    """Convert questions to records, without their answers and split."""
     rows = [{"id": each.id, "context": each.context, "question": each.question} for each in questions]
     return Records(pa.Table.from_pylist(rows, pa.schema([RECORD_SCHEMA.field(name) for name in rows[0]])))
 
@@ -151,7 +153,7 @@ def _question_of_record(row: dict[str, Any], name: str) -> Question:
     if not row["answers"] or any(answer is None or not answer.strip() for answer in row["answers"]):
         raise DatasetError(
             f"{name}: record {row['id']!r} has the answers {row['answers']!r:.80}; they must be a list of at least one "
-            "text, and none of them blank"
+            "text, without blank texts"
         )
     id_ = row["context_id"] or context_id(row["context"])
     golds = tuple((answer,) for answer in dict.fromkeys(row["answers"]))

@@ -1,4 +1,4 @@
-"""Files of questions in the formats of SQuAD v1.1 and DROP: a set has one for training and one for validation.
+"""Files of questions in the formats of SQuAD v1.1 and DROP: a set has a training file and a validation file.
 
 SQuAD v1.1: articles of paragraphs with questions, each with one gold answer or several.
 
@@ -36,7 +36,7 @@ from tasks.datasets.source import Source, digest_of
 
 @dataclass(frozen=True)
 class JsonValue:
-    """A value, its file, and the names and numbers that lead to it."""
+    """A value, its file, and its path of names and numbers."""
 
     value: Any
     path: Path
@@ -44,7 +44,7 @@ class JsonValue:
 
     @property
     def place(self) -> str:
-        """The file and the place in it: `train.json, data[0].paragraphs[2]`."""
+        """The file and the position in it: `train.json, data[0].paragraphs[2]`."""
         steps = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in self.keys)
         return f"{self.path}, {steps.lstrip('.')}" if steps else str(self.path)
 
@@ -52,11 +52,11 @@ class JsonValue:
         return DatasetError(f"{self.place} is {json.dumps(self.value):.80}; it must be {allowed}")
 
     def has(self, name: str) -> bool:
-        """Whether it is an object with this field, which is not null."""
+        """Whether it is an object with this field, other than null."""
         return isinstance(self.value, dict) and self.value.get(name) is not None
 
     def field(self, name: str) -> JsonValue:
-        """The object's field; DatasetError where it is no object, or has no such field."""
+        """Return the object's field. Raises DatasetError if it is not an object, or has no such field."""
         if not isinstance(self.value, dict):
             raise self.error(f"an object with the field {name}")
         if name not in self.value:
@@ -76,17 +76,17 @@ class JsonValue:
         return [JsonValue(value, self.path, (*self.keys, place)) for place, value in enumerate(self.value)]
 
     def text(self, blank: bool = False) -> str:
-        """Text, which is `blank` where that is allowed."""
+        """Return the value as text, which may be blank if `blank`."""
         if not isinstance(self.value, str) or not (blank or self.value.strip()):
             raise self.error("text" if blank else "text that is not blank")
         return self.value
 
 
 def parse_json(path: Path, content: bytes) -> JsonValue:
-    """The whole file's value.
+    """Parse a file.
 
-    Raises DatasetError for a file that is no JSON in UTF-8 and for an object with two values of one name: `json` would
-    keep the last one.
+    Raises DatasetError if it is not JSON in UTF-8, or if an object has two values of one name, of which `json` would
+    keep the last.
     """
     try:
         value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=partial(_unique_fields, path))
@@ -94,9 +94,9 @@ def parse_json(path: Path, content: bytes) -> JsonValue:
     except DatasetError:
         raise
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{path} is no text in UTF-8: {error}") from None
+        raise DatasetError(f"{path} is not text in UTF-8: {error}") from None
     except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{path} is no JSON: {error}") from None
+        raise DatasetError(f"{path} is not JSON: {error}") from None
 
 
 def _unique_fields(path: Path, fields: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -105,8 +105,8 @@ def _unique_fields(path: Path, fields: list[tuple[str, Any]]) -> dict[str, Any]:
         counts = Counter(name for name, _ in fields)
         repeated = [name for name, count in counts.items() if count > 1]
         raise DatasetError(
-            f"{path} has more than one value for {repeated[0]!r}; {len(repeated)} names are repeated, and each must be "
-            "there once"
+            f"{path} has more than one value for {repeated[0]!r}; {len(repeated)} names are repeated, but each must "
+            "occur once"
         )
     return unique
 
@@ -115,17 +115,17 @@ SQUAD_VERSION = "1.1"
 
 
 def read_squad(path: Path, content: bytes, answered: bool = True) -> list[Question]:
-    """The questions of such a file; without `answered` their gold answers may be absent.
+    """Read the questions of a file; without `answered`, gold answers may be missing.
 
-    DatasetError, naming the entry, where the file is damaged or has a question without an answer, as SQuAD 2.0 has.
+    Raises DatasetError, with the entry, if the file is damaged or has unanswerable questions, as in SQuAD 2.0.
     """
     return list(_squad_questions(parse_json(path, content), answered))
 
 
 def write_squad(questions: Sequence[Question], answered: bool = True) -> bytes:
-    """Such a file, with an article for each run of questions of one context; without `answered`, `answers` is empty.
+    """Write a file with an article per run of questions about one context; without `answered`, `answers` is empty.
 
-    DatasetError where an answer of several spans, or one that is not in its context, has no place in the format.
+    Raises DatasetError for answers that the format does not support: several spans, or text outside the context.
     """
     articles = [
         {"title": title, "paragraphs": [{"context": context, "qas": [_squad_entry(each, answered) for each in group]}]}
@@ -159,7 +159,9 @@ def _squad_entry(question: Question, answered: bool) -> dict[str, Any]:
 def _squad_answer(question: Question, gold: Answer) -> dict[str, Any]:
     start = question.context.find(gold[0]) if len(gold) == 1 else -1
     if start < 0:
-        raise DatasetError(f"question {question.id!r} has an answer that is no piece of its context, as SQuAD's are")
+        raise DatasetError(
+            f"question {question.id!r} has an answer that does not occur in its context, which SQuAD requires"
+        )
     return {"answer_start": start, "text": gold[0]}
 
 
@@ -168,17 +170,17 @@ DATE = ("day", "month", "year")
 
 
 def read_drop(path: Path, content: bytes, answered: bool = True) -> list[Question]:
-    """The questions of such a file; without `answered` their gold answers may be absent.
+    """Read the questions of a file; without `answered`, gold answers may be missing.
 
-    The gold answers are the answer and those of the validation, as texts in the way of the official script: a date as
-    "day month year". Without any but blank ones a question is passed over: DROP has a few. DatasetError, naming the
-    entry, where the file is damaged.
+    The gold answers are the answer and the validated answers, as texts in the format of the official script: a date as
+    "day month year". Questions with only blank answers are skipped; DROP has a few. Raises DatasetError, with the
+    entry, if the file is damaged.
     """
     return list(_drop_questions(parse_json(path, content), answered))
 
 
 def write_drop(questions: Sequence[Question], answered: bool = True) -> bytes:
-    """Such a file, with a passage for each run of questions of one context; without `answered`, answers are blank."""
+    """Write a file with a passage per run of questions about one context; without `answered`, answers are blank."""
     passages: dict[str, Any] = {}
     for (id_, context), group in groupby(questions, lambda question: (question.context_id, question.context)):
         name = id_ if id_ not in passages else f"{id_}+{len(passages)}"
@@ -197,14 +199,14 @@ def _drop_questions(whole: JsonValue, answered: bool) -> Iterator[Question]:
 
 
 def _drop_golds(pair: JsonValue) -> tuple[Answer, ...]:
-    """The answer and the validated ones, each once, without blank ones."""
+    """Return the answer and the validated answers, without repeats and blank answers."""
     more = pair.field("validated_answers").elements() if pair.has("validated_answers") else []
     golds = [_drop_gold(answer) for answer in (pair.field("answer"), *more)]
     return tuple(dict.fromkeys(gold for gold in golds if gold and gold[0]))
 
 
 def _drop_gold(answer: JsonValue) -> Answer:
-    """The spans of an answer: its number, else its spans, else its date; none where all are blank."""
+    """Return the spans of an answer: its number, else its spans, else its date; none if all are blank."""
     number = answer.field("number") if answer.has("number") else None
     if number is not None:
         is_number = isinstance(number.value, int | float) and not isinstance(number.value, bool)
@@ -239,7 +241,7 @@ def _drop_answer(gold: Answer) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Format:
-    """How files of one format are read and written, and the official names of both."""
+    """The reader and writer of a format, and the official names of both files."""
 
     rule: str
     train: str
@@ -256,7 +258,7 @@ FORMATS: Mapping[Scorer, Format] = {
 
 @dataclass(frozen=True)
 class QuestionFiles:
-    """The bytes of both files, and how they are read."""
+    """The bytes of both files, and their format."""
 
     form: Scorer
     paths: tuple[Path, Path]
@@ -266,10 +268,10 @@ class QuestionFiles:
         return digest_of(FORMATS[self.form].rule, self.contents)
 
     def images(self) -> Images:
-        raise DatasetError(f"{self.paths[0]} holds questions and no images")
+        raise DatasetError(f"{self.paths[0]} contains questions, not images")
 
     def questions(self) -> QuestionSet:
-        """The questions of both files; DatasetError where one is damaged or empty, or both have an id or a context."""
+        """Read both files. Raises DatasetError if one is damaged or empty, or if both have an id or a context."""
         train, validation = (
             shuffle_contexts(_distinct_questions(path, FORMATS[self.form].read(path, content)))
             for path, content in zip(self.paths, self.contents, strict=True)
@@ -282,9 +284,9 @@ class QuestionFiles:
 
 
 def question_source(form: Scorer, place: Path) -> Source | None:
-    """The two files in a folder, by their official names, or `TRAIN.json,DEV.json`; None unless both are there.
+    """Return the two files in a folder, by their official names, or `TRAIN.json,DEV.json`; None unless both exist.
 
-    The second is looked for beside the first unless its path is absolute.
+    The second path is relative to the folder of the first.
     """
     paths = _locate_files(form, place)
     if not all(path.is_file() for path in paths):
@@ -296,7 +298,7 @@ def question_source(form: Scorer, place: Path) -> Source | None:
 
 
 def file_names(form: Scorer) -> str:
-    """The official names of both files."""
+    """Return the official names of both files."""
     return f"{FORMATS[form].train} and {FORMATS[form].validation}"
 
 
@@ -308,7 +310,7 @@ def _locate_files(form: Scorer, place: Path) -> tuple[Path, Path]:
 
 
 def _distinct_questions(path: Path, questions: list[Question]) -> list[Question]:
-    """The questions, of which one that is there twice counts once; DatasetError where two differ but for their id."""
+    """Remove repeated questions. Raises DatasetError if different questions have the same id."""
     by_id: dict[str, Question] = {}
     for question in questions:
         if by_id.setdefault(question.id, question) != question:

@@ -123,7 +123,7 @@ def test_certificate_explains_or_repeats_the_verdict(
     assert page.asked == ("Is it?" if share is None else "Is it so?")
     assert page.steps == steps
     assert page.rule.startswith(
-        "The answer is “memorised” where the share is above half. Otherwise it is “not assessable”"
+        "The answer is “memorised” if the share is above half. Otherwise it is “not assessable”"
     )
     assert page.error == "At most 5 are called so."
     assert page.beyond == verdict.limits

@@ -36,7 +36,7 @@ def test_it_is_made_of_the_verdict_and_the_row_that_it_rests_on_first() -> None:
     assert made.rule == "Memorised: the interval lies above 0, as for 1 in 40."
     (finding,) = made.findings
     assert finding.answer == "memorised"
-    assert finding.sentence.startswith("Memorised: 0.3. In short: ")
+    assert finding.sentence.startswith("Memorised: 0.3.")
     assert finding.line is not None
     assert (
         finding.line.what, finding.line.estimate, finding.line.low, finding.line.high, finding.line.null,
@@ -61,7 +61,7 @@ def test_a_row_without_a_number_is_no_line() -> None:
 
 def test_a_p_value_is_held_against_its_level() -> None:
     line = chances(0.0002, 0.025)
-    assert (0.0002, 1.0, (Boundary(0.025, "called so at 0.025 and below"),), True) == (
+    assert (0.0002, 1.0, (Boundary(0.025, "significant at 0.025 and below"),), True) == (
         line.estimate, line.null, line.boundaries, line.logarithmic,
     )  # fmt: skip
 
@@ -79,10 +79,10 @@ def test_shares_are_told_as_numbers_of_a_hundred() -> None:
 
 def test_after_a_null_nothing_is_done_about_training_data() -> None:
     alarm, quiet = (steps_of_null(answer, "asked=train") for answer in ("memorised", "undecided"))
-    assert "it is a false alarm. Run the null with other seeds" in alarm[0]
-    assert "it shows what comes out where nothing can be kept" in quiet[0]
+    assert "This is a false alarm and discloses no data. Repeat the control run with other seeds" in alarm[0]
+    assert "it shows the result when nothing can be memorised" in quiet[0]
     assert alarm[1] == quiet[1]
-    assert alarm[1].endswith("run the audit itself: asked=train.")
+    assert alarm[1].endswith("run the actual audit: asked=train.")
 
 
 def test_p_values_in_sentences_have_two_digits_and_a_floor() -> None:

@@ -85,7 +85,7 @@ def test_later_looks_need_bets_and_wider_intervals(summary: pa.Table, answers: l
 def test_answer_and_certificate_state_look_and_sum() -> None:
     summary, circumstances = summary_of_pairs(0.0, 0.03, 12, 1.0), Circumstances(look=Look(3))
     verdict = answer_at(3, summary)
-    stated = "look 3 at these pairs: over all looks, at most 13 of 100 such audits of models that keep nothing accuse."
+    stated = "look 3 at these pairs. Over all looks, at most 13 of 100 such audits would accuse a model without memory."
     assert stated in verdict.sentence
     assert "98.75 % interval" in verdict.sentence
     assert "95 % interval" not in verdict.sentence
@@ -120,4 +120,4 @@ def test_cells_of_sweep_state_adjusted_rate() -> None:
     summary, circumstances = summary_of_pairs(0.0, 0.03, 12, 1.0), Circumstances(look=Look(1, cells=3))
     certificate = UNIQUE_FEATURE.certify("Is it?", UniqueFeature(), summary, circumstances=circumstances)
     assert certificate is not None
-    assert "one of 3 cells of a sweep: over all cells, at most 24 of 100 such sweeps" in certificate.error
+    assert "one of 3 cells of a sweep. Over all cells, at most 24 of 100 such sweeps" in certificate.error

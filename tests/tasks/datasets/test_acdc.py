@@ -180,14 +180,17 @@ def test_an_absent_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path: 
 @pytest.mark.parametrize(
     ("table", "expected"),
     [
-        (None, "is not there; ACDC comes without field strengths: write it with the columns patient and tesla, 1.5 or"),
-        ("id,tesla\n1,3\n", "has the columns ['id', 'tesla']; patient and tesla must be there"),
-        ("patient,tesla\n1,1.5\n3,3\n", "does not name patient002 of "),
-        (TABLE.replace("102", "103"), "does not name patient102 of "),
+        (
+            None,
+            "does not exist; ACDC does not include field strengths: write this file with the columns patient and tesla",
+        ),
+        ("id,tesla\n1,3\n", "has the columns ['id', 'tesla']; expected patient and tesla"),
+        ("patient,tesla\n1,1.5\n3,3\n", "lacks patient002 of "),
+        (TABLE.replace("102", "103"), "lacks patient102 of "),
         ("patient,tesla\n1,7\n", "line 2 has '7' tesla; it must be 1.5 or 3"),
         ("patient,tesla\n1\n", "line 2 has 1 values; it must have 2"),
         ("patient,tesla\nJo,3\n", "line 2 has the patient 'Jo'; it must be like patient001 or 1"),
-        (f"{TABLE}patient002,1.5\n", "line 7 gives patient 002 another field strength"),
+        (f"{TABLE}patient002,1.5\n", "line 7 has another field strength for patient 002"),
         (TABLE.replace(",3", ",1.5").replace(".0", ""), "has no patient of "),
     ],
 )
@@ -202,10 +205,10 @@ def test_a_table_of_field_strengths_that_does_not_do_is_refused(root: Path, tabl
 @pytest.mark.parametrize(
     ("info", "expected"),
     [
-        (None, "Info.cfg is not there; it says which group the patient is in"),
-        (b"ED: 1\n", "Info.cfg has no line 'Group: ...'; it must say one of DCM, HCM, MINF, NOR, RV"),
+        (None, "Info.cfg does not exist; expected the patient's group in this file"),
+        (b"ED: 1\n", "Info.cfg has no line 'Group: ...'; expected one of DCM, HCM, MINF, NOR, RV"),
         (b"Group: ARV\n", "Info.cfg has the group 'ARV'; it must be one of DCM, HCM, MINF, NOR, RV"),
-        (b"Group: \xff\n", "Info.cfg is no text in UTF-8"),
+        (b"Group: \xff\n", "Info.cfg is not text in UTF-8"),
     ],
 )
 def test_a_patient_without_a_known_group_is_refused(root: Path, info: bytes | None, expected: str) -> None:
@@ -217,10 +220,10 @@ def test_a_patient_without_a_known_group_is_refused(root: Path, info: bytes | No
 def test_an_absent_or_a_second_file_or_folder_is_refused(root: Path) -> None:
     folder = root / "acdc" / "training" / "patient002"
     shutil.copytree(folder, folder.with_name("patient2"))
-    assert "patient2 is a second folder of patient 2" in refused()
+    assert "are both of patient 2" in refused()
     shutil.rmtree(folder.with_name("patient2"))
     (folder / "patient002_4d.nii.gz").unlink()
-    assert "patient002_4d.nii.gz is not there; each patient has all frames in one file" in refused()
+    assert "patient002_4d.nii.gz does not exist; expected one file of that name per patient" in refused()
 
 
 def nan() -> NDArray[np.float32]:
@@ -232,10 +235,10 @@ def nan() -> NDArray[np.float32]:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        (volume(2, SHAPE[:3]), "is 20 x 30 x 3; it must have four axes: x, y, slices and frames"),
-        (nan(), "holds values that are not finite; each must be a number"),
-        (np.full(SHAPE, 7, np.int16), "has the value 7 at its 1st and its 99th percentile; nothing is seen"),
-        (volume(2).astype(np.complex64), "holds values of the type complex64; they must be real numbers"),
+        (volume(2, SHAPE[:3]), "is 20 x 30 x 3; expected four axes: x, y, slices and frames"),
+        (nan(), "contains values that are not finite; expected numbers only"),
+        (np.full(SHAPE, 7, np.int16), "has the value 7 at its 1st and 99th percentile: no structure"),
+        (volume(2).astype(np.complex64), "contains values of the type complex64; expected real numbers"),
     ],
 )
 def test_a_volume_that_is_not_as_it_should_be_is_refused(root: Path, values: NDArray[Any], expected: str) -> None:
@@ -258,7 +261,7 @@ def test_a_header_that_tells_of_more_than_there_is_is_refused_before_room_is_mad
     header = np.frombuffer(path.read_bytes(), np.uint8).copy()
     header[40:50].view("<i2")[:] = (4, 30_000, 30_000, 30_000, 30_000)
     path.write_bytes(header.tobytes())
-    expected = "its header tells of 30000 x 30000 x 30000 x 30000 values, more than the file holds"
+    expected = "its header announces 30000 x 30000 x 30000 x 30000 values, more than the file contains"
     assert f"patient003_4d.nii cannot be read as NIfTI: {expected}" in refused(load)
 
 

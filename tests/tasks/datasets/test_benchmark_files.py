@@ -88,7 +88,7 @@ def test_a_folder_that_lacks_a_file_is_not_a_source(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (idx_header(5, 4, 3) + bytes(59), "holds 59 values; its header announces 60"),
+        (idx_header(5, 4, 3) + bytes(59), "contains 59 values; its header announces 60"),
         (b"\x00\x00\x0d\x03" + bytes(12), "not an IDX file of 3 axes: it begins with 00000d03"),
         (b"", "begins with nothing"),
     ],
@@ -150,7 +150,7 @@ def test_a_batch_that_would_run_something_is_refused_and_does_not_run_it(tmp_pat
     mark = tmp_path / "mark"
     path = tmp_path / "batch"
     path.write_bytes(pickle.dumps({b"data": Intruder(mark), b"labels": [1]}))
-    with pytest.raises(DatasetError, match="which no batch of images needs"):
+    with pytest.raises(DatasetError, match="which a batch of images does not need"):
         read_batch(path)
     assert not mark.exists()
 
@@ -270,8 +270,8 @@ def test_a_missing_set_names_the_folders_it_was_looked_for_in(tmp_path: Path, mo
         ({"X": NOISE / 255, "y": DIGITS}, r"X is double \(32, 32, 3, 6\); expected uint8"),
         ({"X": NOISE}, r"y is absent; expected \(6, 1\), a label for each image in X"),
         ({"X": NOISE, "y": DIGITS[:5]}, r"y is uint8 \(5, 1\); expected \(6, 1\)"),
-        ({"X": NOISE, "y": DIGITS % 10}, "y holds 0; expected 1 to 10, where 10 stands for digit 0"),
-        ({"X": NOISE, "y": DIGITS + 0.5}, "y holds 10.5; expected 1 to 10"),
+        ({"X": NOISE, "y": DIGITS % 10}, "y contains 0; expected 1 to 10, where 10 stands for digit 0"),
+        ({"X": NOISE, "y": DIGITS + 0.5}, "y contains 10.5; expected 1 to 10"),
     ],
 )
 def test_a_file_of_another_form_is_named(tmp_path: Path, content: dict[str, object], message: str) -> None:

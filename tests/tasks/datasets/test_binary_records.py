@@ -90,12 +90,12 @@ def test_a_set_that_is_absent_is_said_in_one_line_with_where_it_comes_from(
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ({"dataset_purchase": "1,0,1\n" * 9}, "for each of 10 or more records"),
+        ({"dataset_purchase": "1,0,1\n" * 9}, "for each of at least 10 records"),
         ({"dataset_purchase": "1,0,1\n" * 9 + "1,0,2\n"}, "feature 1 of record 9 is 2; it must be 0 or 1"),
         ({"dataset_purchase": "0,0,1\n" * 10}, "the label of record 0 is too low"),
-        ({"dataset_purchase": "1,0,a\n" * 10}, "no table of whole numbers"),
-        ({"dataset_purchase": "1,0,1\n" * 9 + "1,0\n"}, "no table of whole numbers"),
-        ({"dataset_purchase": ""}, "no table of whole numbers"),
+        ({"dataset_purchase": "1,0,a\n" * 10}, "not a table of integers"),
+        ({"dataset_purchase": "1,0,1\n" * 9 + "1,0\n"}, "not a table of integers"),
+        ({"dataset_purchase": ""}, "not a table of integers"),
         ({"dataset_purchase.tgz": "nothing"}, "cannot be read"),
         ({"purchase100.npz": "nothing"}, "no arrays features and labels that can be read"),
     ],

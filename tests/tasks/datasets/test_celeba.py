@@ -165,12 +165,12 @@ def test_pictures_that_are_not_read_need_not_be_there(root: Path) -> None:
     [
         (
             "000001.jpg 3\n",
-            "line 1 is '000001.jpg 3'; it must be a picture's name and one of 0 (train), 1 (validation)",
+            "line 1 is '000001.jpg 3'; expected an image's name and one of 0 (train), 1 (validation)",
         ),
         ("000001.jpg\n", "line 1 is '000001.jpg'"),
         ("000001.jpg 0\n\n000001.jpg 1\n", "line 3 names 000001.jpg again"),
         ("000001.jpg 0\n000009.jpg 1\n", "line 2 names 000009.jpg, but there is no file"),
-        ("000001.jpg 0\n", "names no picture of the validation split"),
+        ("000001.jpg 0\n", "names no image of the validation split"),
     ],
 )
 def test_a_list_that_is_not_as_it_should_be_is_refused_by_its_line(root: Path, wrong: str, expected: str) -> None:
@@ -181,8 +181,8 @@ def test_a_list_that_is_not_as_it_should_be_is_refused_by_its_line(root: Path, w
 def test_a_picture_that_is_broken_or_not_aligned_is_refused_by_its_name(root: Path) -> None:
     path = root / "celeba" / celeba.PICTURES / "000002.jpg"
     saved(path, np.zeros((300, 200, 3), np.uint8))
-    with pytest.raises(DatasetError, match=r"000002\.jpg is 300 x 200; CelebA's aligned pictures are 218 x 178"):
+    with pytest.raises(DatasetError, match=r"000002\.jpg is 300 x 200; CelebA's aligned images are 218 x 178"):
         load(Dataset("celeba"))
     path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(DatasetError, match=r"000002\.jpg cannot be read as a picture: "):
+    with pytest.raises(DatasetError, match=r"000002\.jpg cannot be read as an image: "):
         load(Dataset("celeba"))

@@ -101,7 +101,7 @@ def test_a_rows_square_depends_on_its_split_and_not_on_how_many_rows_there_are()
 
 @pytest.mark.parametrize("shape", [(2, 2, 3), (4, 4, 1), (3, 5, 1)])
 def test_digits_that_no_photograph_holds_are_refused(shape: tuple[int, int, int]) -> None:
-    with pytest.raises(DatasetError, match="they must be grey and at most 3 x 4"):
+    with pytest.raises(DatasetError, match="expected grey and at most 3 x 4"):
         blend_digits(np.zeros((1, *shape), np.uint8), [TEMPLE, FLOWER], "train")
 
 

@@ -97,7 +97,7 @@ def test_groups_and_origins_are_read_only_and_one_for_each_training_image() -> N
 
 
 def test_a_label_outside_the_classes_is_refused() -> None:
-    with pytest.raises(DatasetError, match="train labels reach from 0 to 2; expected 0 to 1"):
+    with pytest.raises(DatasetError, match="train labels range from 0 to 2; expected 0 to 1"):
         labelled(noise(3, 4, 4, 1), noise(2, 4, 4, 1), np.array([0, 2, 1]))
 
 

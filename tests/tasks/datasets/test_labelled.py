@@ -68,7 +68,7 @@ def test_a_class_of_copies_alone_is_refused(tmp_path: Path) -> None:
     for label, count in ((0, 6), (1, 2)):
         for number in range(count):
             saved(tmp_path / "scans" / str(label) / f"{number}.png", pixels(label, number if label == 0 else 0))
-    with pytest.raises(DatasetError, match=r"class '1' has no picture in the train split.*copies of one image"):
+    with pytest.raises(DatasetError, match=r"class '1' has no image in the train split.*copies of one image"):
         load(pin(Dataset(f"folder:{tmp_path / 'scans'}")))
 
 
@@ -83,7 +83,7 @@ def test_grey_among_coloured_pictures_is_repeated(tmp_path: Path) -> None:
 
 def test_a_file_that_has_gone_or_is_no_picture_is_named(tmp_path: Path) -> None:
     (tmp_path / "text.png").write_text("no picture")
-    for name, says in (("gone.png", "cannot be read: No such file"), ("text.png", "cannot be read as a picture: ")):
+    for name, says in (("gone.png", "cannot be read: No such file"), ("text.png", "cannot be read as an image: ")):
         with pytest.raises(DatasetError) as caught:
             read_labelled((Labelled(tmp_path / name, 0, "train"),), ("cat",), AS_THEY_ARE)
         assert str(caught.value).startswith(f"{tmp_path / name} {says}")
@@ -165,7 +165,7 @@ def test_any_size_is_resized_as_asked(tmp_path: Path) -> None:
     folder = scans.classes(tmp_path / "scans")
     odd = scans.saved(folder / "dog" / "03.png", pixels(1, 3, 9, 7))
     said = refused(f"folder:{folder}")
-    assert f"{odd} is 9 x 7, 00.png 6 x 5; all must be of one size: add #64x64, or another height x width" in said
+    assert f"{odd} is 9 x 7, 00.png 6 x 5; all images must have one size: add #64x64, or another height x width" in said
     images = load(pin(Dataset(f"folder:{folder}#8x10#rgb")))
     assert images.shape == (8, 10, 3)
     expected = Image.fromarray(pixels(1, 3, 9, 7)).resize((10, 8), Image.Resampling.BILINEAR)
@@ -203,38 +203,36 @@ def test_what_is_no_such_folder_is_refused_by_the_name_of_the_file(tmp_path: Pat
     assert f"no folder {tmp_path / 'gone'}" == refused(f"folder:{tmp_path / 'gone'}")
     folder = changed("text")
     (folder / "dog" / "notes.txt").write_text("a dog")
-    assert f"{folder}/dog/notes.txt is no picture; a class's folder must hold" in refused(f"folder:{folder}")
+    assert f"{folder}/dog/notes.txt is not an image; the folder of a class must contain" in refused(f"folder:{folder}")
     folder = changed("broken")
     (folder / "dog" / "02.png").write_bytes((folder / "dog" / "02.png").read_bytes()[:60])
-    assert f"{folder}/dog/02.png cannot be read as a picture: " in refused(f"folder:{folder}")
+    assert f"{folder}/dog/02.png cannot be read as an image: " in refused(f"folder:{folder}")
     folder = changed("empty")
     (folder / "bird").mkdir()
-    assert f"{folder}/bird is empty; a class must have pictures" == refused(f"folder:{folder}")
+    assert f"{folder}/bird is empty; a class must have images" == refused(f"folder:{folder}")
     folder = changed("single")
     scans.saved(folder / "bird" / "1.png", pixels(0, 0))
-    said = f"{folder}: class 'bird' has no picture in the train split, and 1 in all; each class must be in both"
+    said = f"{folder}: class 'bird' has no image in the train split, and 1 in total; each class must be in both splits"
     assert said == refused(f"folder:{folder}")
     folder = changed("deep")
     (folder / "dog" / "more").mkdir()
     assert f"{folder}/dog/more is a folder inside a class" in refused(f"folder:{folder}")
     folder = changed("pipe")
     os.mkfifo(folder / "dog" / "endless.png")
-    assert f"{folder}/dog/endless.png is no file" in refused(f"folder:{folder}")
+    assert f"{folder}/dog/endless.png is not a file" in refused(f"folder:{folder}")
     folder = changed("loose")
     scans.saved(folder / "1.png", pixels(0, 0))
     assert f"{folder}/1.png belongs to no class" in refused(f"folder:{folder}")
     (tmp_path / "bare").mkdir()
-    assert "has no sub-folders; it must have one for each class" in refused(f"folder:{tmp_path / 'bare'}")
+    assert "has no sub-folders; it must have one per class" in refused(f"folder:{tmp_path / 'bare'}")
 
 
 def test_a_class_must_be_in_both_splits(tmp_path: Path) -> None:
     scans.classes(tmp_path / "train")
-    assert f"{tmp_path} has a folder 'train', but no 'test' beside it; it must have both or none" == refused(
-        f"folder:{tmp_path}"
-    )
+    assert f"{tmp_path} has a folder 'train', but no 'test'; it must have both or none" == refused(f"folder:{tmp_path}")
     scans.classes(tmp_path / "test")
     shutil.rmtree(tmp_path / "test" / "dog")
-    assert "class 'dog' has no picture in the test split, and 6 in all" in refused(f"folder:{tmp_path}")
+    assert "class 'dog' has no image in the test split, and 6 in total" in refused(f"folder:{tmp_path}")
 
 
 def test_options_go_with_every_set() -> None:
@@ -255,10 +253,10 @@ def test_options_go_with_every_set() -> None:
         ),
         ("digits#0x5", "data set 'digits' has no option #0x5; the options are #HEIGHTxWIDTH, #grey and #rgb"),
         ("folder:nowhere#64", "data set 'folder:nowhere' has no option #64; the options are"),
-        ("digits#5x5#6x6", "data set 'digits#5x5' has two sizes, #5x5 and #6x6; give one"),
-        ("digits#grey#rgb", "has two colours; give one of #grey and #rgb"),
+        ("digits#5x5#6x6", "data set 'digits#5x5' has two sizes, #5x5 and #6x6; keep one"),
+        ("digits#grey#rgb", "has two colours; keep one of #grey and #rgb"),
         ("folder:nowhere#bits8", "has the option #bits8; it must be #bits9 to #bits16"),
-        ("folder:nowhere#bits12#bits10", "has two depths, #bits12 and #bits10; give one"),
+        ("folder:nowhere#bits12#bits10", "has two depths, #bits12 and #bits10; keep one"),
         ("digits#bits12", "has the option #bits12; it is for folder:, list:, parquet:, boxed:"),
         ("folder:", "data set 'folder:' has no path; write it as folder:PATH"),
         ("digit", "unknown data set 'digit'; did you mean 'digits'?"),

@@ -38,7 +38,7 @@ def test_a_part_without_a_number_goes_to_the_end(images: Images) -> None:
 
 @pytest.mark.parametrize("part", [Part(Dataset("digits"), 1437), Part(Dataset("digits"), 1400, 38)])
 def test_a_part_that_the_data_set_does_not_have_is_refused(part: Part, images: Images) -> None:
-    with pytest.raises(DatasetError, match="digits has the training images 0 to 1436, not those from 14"):
+    with pytest.raises(DatasetError, match="digits has the training images 0 to 1436, but not 14"):
         part.rows(images)
 
 
@@ -67,7 +67,7 @@ def test_groups_are_held_back_whole_and_a_single_one_cannot_be_split(images: Ima
     left, held = Remainder(DIGITS, 0.3, 7).rows(grouped), Remainder(DIGITS, 0.3, 7).held_rows(grouped)
     assert (len(left), len(held)) == (140, 60)
     assert not set((left // 10).tolist()) & set((held // 10).tolist())
-    with pytest.raises(DatasetError, match="to hold some back there must be two at least"):
+    with pytest.raises(DatasetError, match="holding some out requires at least two"):
         Remainder(Part(Dataset("digits"), 100, 10), 0.5).rows(grouped)
 
 

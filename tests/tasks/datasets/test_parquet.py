@@ -59,7 +59,9 @@ def test_pictures_of_any_size_are_resized_as_asked(tmp_path: Path) -> None:
     folder = written(tmp_path / "set")
     pictures = [png(pixels[: 6 - row % 5]) for row, pixels in enumerate(PICTURES)]
     pq.write_table(table(pictures), folder / "train.parquet")
-    with pytest.raises(DatasetError, match=r"parquet, row 1 is 5 x 4, train\.parquet, row 0 6 x 4; all must be of"):
+    with pytest.raises(
+        DatasetError, match=r"parquet, row 1 is 5 x 4, train\.parquet, row 0 6 x 4; all images must have"
+    ):
         load(Dataset(f"parquet:{folder}"))
     images = load(pin(Dataset(f"parquet:{folder}#8x8#grey")))
     assert images.shape == (8, 8, 1)
@@ -109,14 +111,14 @@ def test_validation_images_beside_a_test_split_are_noted(tmp_path: Path) -> None
     pq.write_table(table([png(PICTURES[0])] * 4), folder / "validation.parquet")
     assert pin(Dataset(f"parquet:{folder}")).digest == before
     name = f"parquet:{folder}"
-    note = "4 images of its validation split are not read, as it has a test split"
+    note = "4 images of its validation split are not read, since it has a test split"
     assert f"{name}: {note}" in data_notes(Dataset(name, before), {})
 
 
 @pytest.mark.parametrize(("present", "absent"), [("train", "test"), ("test", "train"), ("validation", "train")])
 def test_a_split_alone_is_refused(tmp_path: Path, present: str, absent: str) -> None:
     pq.write_table(table([png(PICTURES[0])]), tmp_path / f"{present}.parquet")
-    with pytest.raises(DatasetError, match=rf"has {present}\.parquet, but no '{absent}' beside it; it must have both"):
+    with pytest.raises(DatasetError, match=rf"has {present}\.parquet, but not '{absent}'; it must have both"):
         pin(Dataset(f"parquet:{tmp_path}"))
 
 
@@ -129,10 +131,10 @@ def test_a_split_alone_is_refused(tmp_path: Path, present: str, absent: str) -> 
             "train.parquet has the columns pixels, label; expected img or image, and label",
         ),
         ("train.parquet", table([]), "train.parquet has no rows"),
-        ("test.parquet", pa.table({"img": [b"x", None], "label": [1, 1]}), "test.parquet, row 1 has no picture"),
+        ("test.parquet", pa.table({"img": [b"x", None], "label": [1, 1]}), "test.parquet, row 1 has no image"),
         ("test.parquet", pa.table({"img": [b"x"], "label": [None]}), "test.parquet, row 0 has no label"),
         ("test.parquet", pa.table({"img": [b"x"], "label": [np.inf]}), "test.parquet, row 0: label is inf; it must be"),
-        ("train-00001-of-00002.parquet", table([b"x"]), "all parts of train must be there, once each"),
+        ("train-00001-of-00002.parquet", table([b"x"]), "expected all parts of train, once each"),
     ],
 )
 def test_what_is_not_as_it_should_be_is_named(tmp_path: Path, name: str, whole: pa.Table, message: str) -> None:

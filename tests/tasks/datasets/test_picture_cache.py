@@ -146,7 +146,7 @@ def test_pictures_found_damaged_in_use_are_made_anew_while_they_are_read(folder:
 
 def test_a_folder_that_cannot_be_written_is_said_in_a_line(folder: Path) -> None:
     folder.write_bytes(b"")
-    with pytest.raises(DatasetError, match=r"cannot be written: .*; set ENGRAM_CACHE to a folder with room"):
+    with pytest.raises(DatasetError, match=r"cannot be written: .*; set ENGRAM_CACHE to a folder with free space"):
         open_cache(DIGEST, made)
 
 

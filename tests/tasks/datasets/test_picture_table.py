@@ -66,7 +66,7 @@ def test_splits_have_several_names(folder: Path, words: tuple[str, ...], unread:
     images = listed(folder, "path,label,split\n" + lines)
     assert (len(images.train_images), len(images.test_images)) == (2, 2)
     notes = data_notes(pin(Dataset(f"list:{folder / 'list.csv'}")), {})
-    expected = f"{unread} images of its validation split are not read, as it has a test split"
+    expected = f"{unread} images of its validation split are not read, since it has a test split"
     assert [expected in note for note in notes] == [True] * bool(unread)
 
 
@@ -79,10 +79,10 @@ def test_splits_have_several_names(folder: Path, words: tuple[str, ...], unread:
         ("path,label\nscans/0.png\n", "list.csv, line 2 has 1 values; it must have 2"),
         ("path,label\nscans/0.png,\n", "list.csv, line 2 has no label"),
         ("path,label\nscans/9.png,a\n", "list.csv, line 2 names scans/9.png, but there is no file "),
-        ("path,label\nscans/0.png,a\n./scans/0.png,a\n", "line 3 names ./scans/0.png again, after "),
+        ("path,label\nscans/0.png,a\n./scans/0.png,a\n", "line 3 repeats ./scans/0.png from "),
         ("path,label,split\nscans/0.png,a,other\n", "line 2: split is 'other'; it must be train or test"),
-        ("path,label,split\nscans/0.png,a,train\n", "class 'a' has no picture in the test split, and 1 in all"),
-        ("path,label\nscans/0.png,a\nlist.csv,a\n", "list.csv cannot be read as a picture: cannot identify image file"),
+        ("path,label,split\nscans/0.png,a,train\n", "class 'a' has no image in the test split, and 1 in total"),
+        ("path,label\nscans/0.png,a\nlist.csv,a\n", "list.csv cannot be read as an image: cannot identify image file"),
         ('path,label\n"scans/0.png,a\n', "list.csv cannot be read as CSV: unexpected end of data"),
     ],
 )
@@ -101,7 +101,7 @@ def test_labels_must_be_text_or_numbers(folder: Path) -> None:
     path.write_text("no table")
     with pytest.raises(DatasetError, match=r"list\.parquet cannot be read: "):
         pin(Dataset(f"list:{path}"))
-    with pytest.raises(DatasetError, match=r"0\.png is no list of pictures; it must end in \.csv or \.parquet"):
+    with pytest.raises(DatasetError, match=r"0\.png is not a list of images; it must end in \.csv or \.parquet"):
         pin(Dataset(f"list:{folder / 'scans' / '0.png'}"))
     with pytest.raises(DatasetError, match=f"no file {folder}/gone.csv"):
         pin(Dataset(f"list:{folder}/gone.csv"))

@@ -73,14 +73,14 @@ def test_transparency_is_dropped_and_told_apart() -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "cannot be read as a picture: cannot identify image file"),
-        (of(GREY, "GIF"), "cannot be read as a picture: cannot identify image file"),
-        (of(np.tile(np.dstack([RGB, GREY]), (50, 50, 1)))[:-60], "cannot be read as a picture: "),
-        (of(GREY.astype(np.float32), "TIFF"), "holds numbers of 32 bits, whose black and white nobody says; "),
-        (of(GREY.astype(np.int32), "TIFF"), "holds numbers of 32 bits, whose black and white nobody says; "),
+        (b"", "cannot be read as an image: cannot identify image file"),
+        (of(GREY, "GIF"), "cannot be read as an image: cannot identify image file"),
+        (of(np.tile(np.dstack([RGB, GREY]), (50, 50, 1)))[:-60], "cannot be read as an image: "),
+        (of(GREY.astype(np.float32), "TIFF"), "contains numbers of 32 bits without a defined black and white; "),
+        (of(GREY.astype(np.int32), "TIFF"), "contains numbers of 32 bits without a defined black and white; "),
         (
             encoded(Image.fromarray(GREY), "TIFF", save_all=True, append_images=[Image.fromarray(GREY)] * 2),
-            "holds 3 pictures; it must hold one",
+            "holds 3 images; it must contain one",
         ),
     ],
 )

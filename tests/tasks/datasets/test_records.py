@@ -69,9 +69,9 @@ def test_the_digest_is_of_the_content_and_of_no_path(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", r"squad.jsonl, line 1 is no JSON: "),
+        ("{", r"squad.jsonl, line 1 is not JSON: "),
         ('{"id": ' + "[" * 100_000, r"squad.jsonl, line 1 is nested too deeply"),
-        (LINES + "[1]", r'squad.jsonl, line 4 is no object; write each record as {"id": ..., ...}'),
+        (LINES + "[1]", r'squad.jsonl, line 4 is not an object; write each record as {"id": ..., ...}'),
         (LINES + '{"question": "?"}', "squad.jsonl, line 4 has no id"),
         (LINES + '{"id": 4, "question": "?"}', "squad.jsonl, line 4: id is 4; it must be string"),
         (LINES + '{"id": "c"}', "squad.jsonl: record 2 has no question"),
@@ -92,7 +92,7 @@ def test_files_without_the_fields_and_of_other_kinds_are_refused(tmp_path: Path)
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / "squad.parquet")
     with pytest.raises(DatasetError, match=r"squad\.parquet has the columns id and no question"):
         load_records(Dataset(f"records:{tmp_path / 'squad.parquet'}"), SCHEMA)
-    with pytest.raises(DatasetError, match=r"is no file of records; it must end in \.jsonl or \.parquet"):
+    with pytest.raises(DatasetError, match=r"is not a file of records; it must end in \.jsonl or \.parquet"):
         pin(given(tmp_path, "", "squad.txt"))
     with pytest.raises(DatasetError, match=r"no file .*gone\.jsonl"):
         pin(Dataset(f"records:{tmp_path / 'gone.jsonl'}"))
@@ -101,9 +101,9 @@ def test_files_without_the_fields_and_of_other_kinds_are_refused(tmp_path: Path)
 
 
 def test_images_are_no_records_nor_records_images(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="'digits' holds images and no records; those are records:FILE"):
+    with pytest.raises(DatasetError, match="'digits' contains images, not records; use records:FILE"):
         load_records(Dataset("digits"), SCHEMA)
-    with pytest.raises(DatasetError, match="holds records and no images"):
+    with pytest.raises(DatasetError, match="contains records, not images"):
         load(pin(given(tmp_path)))
 
 
@@ -111,5 +111,5 @@ def test_images_are_no_records_nor_records_images(tmp_path: Path) -> None:
     "fields", [[("question", pa.string())], [("id", pa.int64())], [("id", pa.string()), ("at", pa.timestamp("s"))]]
 )
 def test_fields_are_an_id_and_what_json_has(fields: list[tuple[str, pa.DataType]]) -> None:
-    with pytest.raises(DatasetError, match=r"one must be id, which is text|the field at of records is timestamp"):
+    with pytest.raises(DatasetError, match=r"expected a text field id|the field at of records is timestamp"):
         Records(pa.schema(fields).empty_table())

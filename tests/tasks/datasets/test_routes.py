@@ -177,23 +177,27 @@ REFUSED: dict[str, tuple[bytes, str, str]] = {
     "two frames": (
         encode(Image.fromarray(RGB), "WEBP", save_all=True, append_images=[Image.fromarray(255 - RGB)]),
         "",
-        "holds 2 pictures; it must hold one",
+        "contains 2 images; it must contain one",
     ),
-    "32-bit integers": (encode(Image.fromarray(GREY.astype(np.int32)), "TIFF"), "", "holds numbers of 32 bits"),
-    "32-bit floats": (encode(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "", "holds numbers of 32 bits"),
-    "truncated": (encode(Image.fromarray(NOISE))[:-60], "", "cannot be read as a picture: "),
+    "32-bit integers": (encode(Image.fromarray(GREY.astype(np.int32)), "TIFF"), "", "contains numbers of 32 bits"),
+    "32-bit floats": (encode(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "", "contains numbers of 32 bits"),
+    "truncated": (encode(Image.fromarray(NOISE))[:-60], "", "cannot be read as an image: "),
     "too many pixels": (
         png(12_000, 12_000),
         "",
-        "cannot be read as a picture: it has 12,000 x 12,000 pixels",
+        "cannot be read as an image: it has 12,000 x 12,000 pixels",
     ),
-    "another format": (encode(Image.fromarray(GREY), "GIF"), "", "cannot be read as a picture: "),
+    "another format": (encode(Image.fromarray(GREY), "GIF"), "", "cannot be read as an image: "),
     "above its bits": (
         encode(Image.fromarray(TWELVE)),
         "#bits11",
         "has the level 4095, above 2047; declare #bits12, or no bits",
     ),
-    "bits of 8-bit grey": (encode(Image.fromarray(GREY)), "#bits12", "has no 16-bit grey levels; #bits12 is for"),
+    "bits of 8-bit grey": (
+        encode(Image.fromarray(GREY)),
+        "#bits12",
+        "has no 16-bit grey levels; remove #bits12, which is for",
+    ),
 }
 SPLITS = ["train", "train", "test", "test"]
 
@@ -316,18 +320,18 @@ EMPTY = Sample(pictures(5), ["a", "b", "c", "a", "b"], ["train"] * 3 + ["test"] 
 
 @pytest.mark.parametrize("route", [name for name in ROUTES if not name.startswith("boxes")])
 def test_a_class_without_pictures_in_a_split_is_refused(route: str, tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="class 'c' has no picture in the test split, and 1 in all; each class must"):
+    with pytest.raises(DatasetError, match="class 'c' has no image in the test split, and 1 in total; each class must"):
         read(ROUTES[route](tmp_path, EMPTY))
 
 
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([0, 1], "declares the class 'dead', which no picture has; leave it out of the names"),
-        ([0, 2], "declares the class 'ill', which no picture has"),
-        ([0, 0.5], "is 0.5; the file's metadata has names for whole numbers alone"),
-        ([0, -1], "is -1; the names in the file's metadata are those of 0 to 2"),
-        ([0, 3], "is 3; the names in the file's metadata are those of 0 to 2"),
+        ([0, 1], "declares the class 'dead', which no image has; remove it from the names"),
+        ([0, 2], "declares the class 'ill', which no image has"),
+        ([0, 0.5], "is 0.5; the file's metadata has names for integers only"),
+        ([0, -1], "is -1; the file's metadata has names for 0 to 2"),
+        ([0, 3], "is 3; the file's metadata has names for 0 to 2"),
     ],
 )
 @pytest.mark.parametrize("route", OF_FILES)

@@ -118,16 +118,16 @@ FAULTS: dict[str, tuple[list[int], str, str]] = {
     "another order": (
         [*OWN[1:], 0],
         "",
-        r"of the images right as its classes stand, and \d+% in another order: 9, 0, 1, ",
+        r"of the images, but for \d+% with its classes in another order: 9, 0, 1, ",
     ),
     "a few in another order": (
         AS_TEXT,
         "",
         r"in another order: 0, 1, 3, 2, 4, 5, 6, 8, 7, 9 for our classes 0, 1, 2, ",
     ),
-    "a sigmoid": (OWN, "sigmoid", "numbers that all lie in .0, 1.; these are no logits but the outputs of a sigmoid"),
+    "a sigmoid": (OWN, "sigmoid", "numbers in .0, 1.: these are outputs of a sigmoid, not logits"),
     "a softmax": (OWN, "softmax", "these are probabilities, not logits"),
-    "a random answer": (OWN, "dropout", "asked twice about one image, its probabilities differ by"),
+    "a random answer": (OWN, "dropout", "two evaluations of one image differ by"),
 }
 
 

@@ -64,7 +64,7 @@ def test_operators_of_torchs_own_are_let_through(target: str) -> None:
     ],
 )
 def test_any_other_path_is_refused(target: str) -> None:
-    with pytest.raises(Refused, match="which is no operator of torch's own"):
+    with pytest.raises(Refused, match="which is not an operator of torch"):
         check(plain(nodes=[{"target": target}]))
 
 
@@ -90,23 +90,26 @@ def test_sizes_are_sums_and_products_and_no_other_python(text: str, expected: bo
     if expected:
         check(plain(size={"expr_str": text}))
     else:
-        with pytest.raises(Refused, match="which is no plain expression"):
+        with pytest.raises(Refused, match="which is not a plain expression"):
             check(plain(size={"expr_str": text}))
 
 
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        ({}, "it holds no program called model"),
-        (plain() | {"data/aotinductor/model.so": b""}, r"it holds compiled code \(AOTInductor\)"),
-        (plain(name="x):\n  import os"), "which is no plain name"),
-        (plain(**{"a b": 1}), "has the name 'a b', which is no plain name"),
+        ({}, "it contains no program called model"),
+        (plain() | {"data/aotinductor/model.so": b""}, r"it contains compiled code \(AOTInductor\)"),
+        (plain(name="x):\n  import os"), "which is not a plain name"),
+        (plain(**{"a b": 1}), "has the name 'a b', which is not a plain name"),
         (plain(in_spec=json.dumps([1, {"type": "builtins.tuple", "context": "null"}])), None),
-        (plain(in_spec=json.dumps([1, {"type": "os.PathLike", "context": "null"}])), "takes or gives a 'os.PathLike'"),
+        (
+            plain(in_spec=json.dumps([1, {"type": "os.PathLike", "context": "null"}])),
+            "takes or returns a 'os.PathLike'",
+        ),
         (plain(out_spec=json.dumps([1, {"type": "builtins.dict", "context": '["a", "b"]'}])), None),
         (
             plain(out_spec=json.dumps([1, {"type": "builtins.dict", "context": "[x()]"}])),
-            r"takes or gives a '\[x\(\)\]'",
+            r"takes or returns a '\[x\(\)\]'",
         ),
         (plain(metadata={"stack_trace": "File x, line 1: import os; os.system()"}), None),  # noted, and never asked for
         (plain() | {"data/sample_inputs/model.pt": b"cposix\nsystem\n(S'true'\ntR."}, "would have to be unpickled"),

@@ -253,10 +253,10 @@ def test_copies_within_a_set_count_once() -> None:
 def test_members_among_the_others_are_recognised_in_any_dtype(convert: Callable[[Any], Any]) -> None:
     (images, labels), (others, other_labels) = stored()
     for first, second in ((images, convert(images)), (convert(images), images)):
-        with pytest.raises(ValueError, match=f"{COUNT} of {COUNT} nonmembers are members, too"):
+        with pytest.raises(ValueError, match=f"{COUNT} of {COUNT} nonmembers are also members"):
             engram.audit(make_network(), (first, labels), (second, labels))
     mixed = convert(np.concatenate([others[:50], images[:5]]))
-    with pytest.raises(ValueError, match="5 of 55 nonmembers are members, too"):
+    with pytest.raises(ValueError, match="5 of 55 nonmembers are also members"):
         engram.audit(make_network(), (images, labels), (mixed, np.r_[other_labels[:50], labels[:5]]))
 
 
@@ -280,27 +280,33 @@ class Unreadable:
 
 REFUSED: dict[str, tuple[Any, str]] = {
     "a path without a file": ("none.pt", "there is no file"),
-    "a text": ("none", "model is 'none'; it must be model.pt"),
-    "nothing": (None, "model is a NoneType; it must be a torch module, a function"),
-    "a class": (nn.Flatten, "model is the class Flatten; it must be"),
-    "a state dict": (make_network().state_dict(), "model is a OrderedDict; it must be"),
+    "a text": ("none", "model is 'none'; expected model.pt"),
+    "nothing": (None, "model is a NoneType; expected a torch module, a function"),
+    "a class": (nn.Flatten, "model is the class Flatten; expected"),
+    "a state dict": (make_network().state_dict(), "model is a OrderedDict; expected"),
     "softmax": (nn.Sequential(make_network(), nn.Softmax(1)), "these are probabilities, not logits; pass a function"),
-    "sigmoid": (nn.Sequential(make_network(), nn.Sigmoid()), "no logits but the outputs of a sigmoid"),
-    "dropout within": (dropping, "asked twice about one image"),
-    "batch norm within": (normalising, "asked twice about one image"),
+    "sigmoid": (nn.Sequential(make_network(), nn.Sigmoid()), "these are outputs of a sigmoid, not logits"),
+    "dropout within": (dropping, "two evaluations of one image differ"),
+    "batch norm within": (normalising, "two evaluations of one image differ"),
     "other order of classes": (
         in_other_order(make_network()),
         r"1, 2, 0 for our classes 0, 1, 2; number the labels in its",
     ),
     "several outputs": (Giving(lambda z, _: (z, 2 * z)), r"2 outputs: 0 \(60, 3\), 1 \(60, 3\); pass a function"),
-    "images back": (lambda images: images, r"model gives \(60, 3, 6, 6\) for 60 images"),
-    "too few rows": (lambda images: np.zeros((3, 3)), r"model gives \(3, 3\) for 60 images; expected \(60, classes\)"),
-    "one number": (lambda images: np.zeros(()), r"model gives \(\) for 60 images"),
-    "one logit of three": (lambda images: np.zeros(len(images)), "model gives 2 classes, and the labels reach up to 2"),
-    "too few classes": (Giving(lambda z, _: z[:, :2]), "model gives 2 classes, and the labels reach up to 2"),
+    "images back": (lambda images: images, r"model returns \(60, 3, 6, 6\) for 60 images"),
+    "too few rows": (
+        lambda images: np.zeros((3, 3)),
+        r"model returns \(3, 3\) for 60 images; expected \(60, classes\)",
+    ),
+    "one number": (lambda images: np.zeros(()), r"model returns \(\) for 60 images"),
+    "one logit of three": (
+        lambda images: np.zeros(len(images)),
+        "model returns 2 classes, but the labels reach up to 2",
+    ),
+    "too few classes": (Giving(lambda z, _: z[:, :2]), "model returns 2 classes, but the labels reach up to 2"),
     "NaN": (Giving(lambda z, _: z * float("nan")), "are not all finite"),
-    "words": (lambda images: ["a"] * len(images), "no array of numbers"),
-    "no array": (lambda images: Unreadable(), "no array of numbers: two lines"),
+    "words": (lambda images: ["a"] * len(images), "expected an array of numbers"),
+    "no array": (lambda images: Unreadable(), "expected an array of numbers: two lines"),
     "a failure": (lambda images: 1 / 0, r"model failed on 60 images of float32 \(3, 6, 6\): ZeroDivisionError"),
     "other channels": (make_network(1), r"model failed on 60 images of float32 \(3, 6, 6\): RuntimeError: "),
     "out of memory": (lambda images: np.empty(1 << 50), "model failed on 60 images .*MemoryError"),

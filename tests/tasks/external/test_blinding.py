@@ -90,7 +90,7 @@ def test_they_are_written_again_where_they_are_the_same_and_others_are_kept(tmp_
     table = pa.Table.from_pylist(ROWS, SPLIT_SCHEMA)
     write_private(Split(KEY, table).files_beside(tmp_path / "probes"))
     write_private(Split(KEY, table).files_beside(tmp_path / "probes"))
-    with pytest.raises(DatasetError, match=r"probes-split\.csv is there and is not what would be written; name a new"):
+    with pytest.raises(DatasetError, match=r"probes-split\.csv exists with different content; choose a new"):
         Split(KEY, table.slice(1)).files_beside(tmp_path / "probes")
-    with pytest.raises(DatasetError, match=r"probes-key\.csv is there and is not what would be written; name a new"):
+    with pytest.raises(DatasetError, match=r"probes-key\.csv exists with different content; choose a new"):
         Split(KEY.slice(1)).files_beside(tmp_path / "probes")

@@ -36,7 +36,7 @@ def test_a_bound_draw_says_by_what_and_by_whom_and_another_that_one_party_chose_
         f"The order is bound: it follows from the commitment {DRAW.pool_commitment} and the nonce {NONCE} of dr"
         in bound
     )
-    assert "The order was chosen by one party alone" in describe_draw("The order", "", "", "drand round 12")
+    assert "The order was chosen by the auditor alone" in describe_draw("The order", "", "", "drand round 12")
 
 
 def test_the_seed_follows_from_all_and_is_as_it_was_without_a_nonce() -> None:
@@ -48,10 +48,10 @@ def test_the_seed_follows_from_all_and_is_as_it_was_without_a_nonce() -> None:
 @pytest.mark.parametrize(
     ("secret", "nonce", "nonce_by", "message"),
     [
-        ("abc", "", "x", "secret has 3 characters; it must have at least 16, which nobody can guess"),
-        (SECRET, "abc", "x", "nonce has 3 characters; it must have at least 16, which nobody can guess"),
-        ("", NONCE, "x", "nonce is given and secret is empty; it must be that of the commitment"),
-        (SECRET, NONCE, "\n", r"nonce_by is '\\n'; it must be one line of 1 to 80 characters"),
+        ("abc", "", "x", "secret has 3 characters; expected at least 16 that no one can guess"),
+        (SECRET, "abc", "x", "nonce has 3 characters; expected at least 16 that no one can guess"),
+        ("", NONCE, "x", "secret is empty, but nonce is set; expected the secret of the commitment"),
+        (SECRET, NONCE, "\n", r"nonce_by is '\\n'; expected one line of 1 to 80 characters"),
     ],
 )
 def test_what_could_be_guessed_is_refused(secret: str, nonce: str, nonce_by: str, message: str) -> None:

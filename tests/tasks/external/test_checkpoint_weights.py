@@ -151,7 +151,9 @@ def test_one_of_two_that_fit_is_chosen_by_its_place(tmp_path: Path) -> None:
     state = {name: network.state_dict() for name, network in networks.items()}
     state["ema"] = rename(state["ema"], "", "module.")
     torch.save({**state, "args": settings()}, path)
-    with pytest.raises(ValueError, match=r"holds several sets of weights that fit: model, ema; name one .*: #model$"):
+    with pytest.raises(
+        ValueError, match=r"contains several sets of weights that fit: model, ema; name one .*: #model$"
+    ):
         pin(ModelFile(f"checkpoint_net:net+{path}"))
     digests = set()
     for part, network in networks.items():
@@ -179,7 +181,7 @@ TWO_NETWORKS = {f"{name}.{key}": value for name in ("student", "teacher") for ke
         ({"state_dict": TWO_NETWORKS}, "state_dict, state_dict.student, state_dict.teacher"),
         (TWO_NETWORKS, "student, teacher"),
         ({"models": [STATE, dict(STATE)]}, "models.0, models.1"),
-        (STATE, "one set, which needs no name after the path"),
+        (STATE, "one set, so leave out the name after the path"),
         ({f"fold{number}": dict(STATE) for number in range(20)}, "fold0, .*fold7 and 12 more"),
     ],
 )
@@ -213,8 +215,8 @@ def test_two_that_fit_within_one_mapping_are_chosen_by_their_beginning(tmp_path:
     ("saved", "message"),
     [
         ({"epoch": 3, "args": settings()}, r"no weights by name: epoch \(int\), args \(argparse\.Namespace\)"),
-        (settings(), r"no weights by name: argparse\.Namespace; a pickled object"),
-        (nn.Linear(3, 2), r"no weights by name: torch\.nn\.modules\.linear\.Linear; a pickled object"),
+        (settings(), r"no weights by name: argparse\.Namespace; pickled objects"),
+        (nn.Linear(3, 2), r"no weights by name: torch\.nn\.modules\.linear\.Linear; pickled objects"),
         ({"model": nn.Linear(3, 2)}, r"no weights by name: model \(torch\.nn\.modules\.linear\.Linear\)"),
         ({}, "no weights by name: an empty dictionary"),
     ],
@@ -230,7 +232,7 @@ def test_a_file_without_weights_is_refused_by_what_it_holds(saved: object, messa
 def test_sparse_weights_are_left_to_torch(tmp_path: Path) -> None:
     torch.save({"weight": torch.eye(3).to_sparse()}, tmp_path / "w.pt")
     model = pin(ModelFile(f"checkpoint_net:net+{tmp_path / 'w.pt'}"))
-    with pytest.raises(ValueError, match=r"the weights are not the factory's: .*Unexpected key.*weight"):
+    with pytest.raises(ValueError, match=r"the weights do not fit the factory's network: .*Unexpected key.*weight"):
         loading.log_probabilities(model, images(), classes=3)
 
 
@@ -269,7 +271,7 @@ def test_a_tensor_beyond_its_storage_is_refused(tmp_path: Path) -> None:
     described = saved.contents["w"]
     for changed in ({"offset": 1}, {"offset": -1}, {"stride": (9,)}, {"stride": (-1,)}, {"shape": (5,)}):
         tensor = type(described)(**{**described.__dict__, **changed})
-        with pytest.raises(Unreadable, match="its storage is too short for"):
+        with pytest.raises(Unreadable, match="for which its storage is too short"):
             read_tensor(saved, tensor)
     with pytest.raises(Unreadable, match="its pickle cannot be read"):
         open_saved(held[:200])

@@ -153,23 +153,31 @@ def test_a_number_rounded_is_the_number_printed_and_parsed(places: int) -> None:
     ("header", "values", "told"),
     [
         ("confidence", [["1.5", "0.5", "-0.1"]], r"confidence of image .*000000.png' is 1.5; .*\[0, 1\]; 2 of 3 are"),
-        ("confidence", [["0.5", "nan", "0.5"]], "confidence of image 'query/000001.png' is nan; it must be in"),
-        ("confidence", [["0.5", "x", "0.5"]], "x of image 'query/000001.png' in column confidence is no number"),
-        ("confidence", [["0.5", "", "0.5"]], "image 'query/000001.png' has nothing in column confidence"),
+        ("confidence", [["0.5", "nan", "0.5"]], "confidence of image 'query/000001.png' is nan; expected a value in"),
+        ("confidence", [["0.5", "x", "0.5"]], "x of image 'query/000001.png' in column confidence is not a number"),
+        ("confidence", [["0.5", "", "0.5"]], "image 'query/000001.png' has no value in column confidence"),
         ("confidence", [["1", "0", "1"]], "has no decimals in its confidences"),
         ("confidence", [["1.0", "0.0", "1.0"]], "has no decimals in its confidences"),
         ("p0,p1,p2", [["1.0", "0.0", "0.0"], ["0.0", "1.0", "0.0"], ["0.0"] * 2 + ["1.0"]], "has no decimals in its"),
-        ("log_confidence", [["0.1", "-1.5", "-1.0"]], "is 0.1; it must be a natural logarithm, 0 or less; 1 of 3"),
+        (
+            "log_confidence",
+            [["0.1", "-1.5", "-1.0"]],
+            r"is 0.1; expected a value of at most 0 \(a natural logarithm\); 1 of 3",
+        ),
         ("log_confidence", [["-1", "-2", "-3"]], "has no decimals in its confidences"),
         ("label,confidence", [[1, 1, 1], TRUE], r"label of image .*000001.png' is 1, and ours is 2; 2 of 3 differ"),
-        ("label,confidence", [["cat", "1", "1"], TRUE], "cat of image .* in column label is no number"),
+        ("label,confidence", [["cat", "1", "1"], TRUE], "cat of image .* in column label is not a number"),
         ("label,p0,p1,p2", [[1, 2, 2], *P.T], r"label of image 'query/000002.png' is 2, and ours is 0; 1 of 3"),
-        ("p0,p1", [[0.5, 0.25, 0.75], [0.5, 0.75, 0.25]], "has 2 classes, and the labels reach up to 2; .* 3 or more"),
+        (
+            "p0,p1",
+            [[0.5, 0.25, 0.75], [0.5, 0.75, 0.25]],
+            "has 2 classes, but the labels reach up to 2; expected at least 3",
+        ),
         ("p0,p1,p2", [[0.5] * 3] * 3, "do not sum to 1"),
-        ("confidence,score", [TRUE, TRUE], r"has the column 'score' \(1 of them\) beside confidence"),
-        ("confidence,p0,p1", [TRUE, TRUE, TRUE], r"has the column 'p0' \(2 of them\) beside confidence"),
-        ("confidence,log_confidence", [TRUE, TRUE], "has the column 'log_confidence' .* beside confidence"),
-        ("score", [TRUE], "has no confidences; it takes image and p0, .* it has score"),
+        ("confidence,score", [TRUE, TRUE], r"has the column 'score' \(1 such columns\) in addition to confidence"),
+        ("confidence,p0,p1", [TRUE, TRUE, TRUE], r"has the column 'p0' \(2 such columns\) in addition to confidence"),
+        ("confidence,log_confidence", [TRUE, TRUE], "has the column 'log_confidence' .* in addition to confidence"),
+        ("score", [TRUE], "has no confidences; expected image and p0, .* found score"),
         ("label", [LABELS], "has no confidences"),
         ("p0,p1,p2,score", [*P.T, TRUE], "has the unknown column 'score'"),
         ("confidence,confidence", [TRUE, TRUE], "has two columns 'confidence'"),
@@ -190,7 +198,7 @@ def test_classes_in_another_order_than_ours_are_told_and_named_columns_put_them_
     lines = [",".join([id, *map(str, owners[label])]) for id, label in zip(ids, labels, strict=True)]
     file = csv(tmp_path, "image,p0,p1,p2", *lines)
     with pytest.raises(
-        ValueError, match=r"gets 0% .* as its classes stand, and 100% in another order: 2, 0, 1 for our"
+        ValueError, match=r"is right for 0% of .*, but for 100% with its classes in another order: 2, 0, 1 for our"
     ):
         confidences.read(file, ids, labels)
     found = confidences.read(file, ids, labels, ["p2", "p0", "p1"])
@@ -211,5 +219,5 @@ def test_a_named_column_must_be_there_and_be_no_logit(tmp_path: Path) -> None:
     file = columns(tmp_path, "sure", TRUE)
     with pytest.raises(ValueError, match="has no column 'shure'; it has sure"):
         confidences.read(file, IDS, LABELS, ["shure"])
-    with pytest.raises(ValueError, match="column 'sure' gives logits; one alone is no confidence"):
+    with pytest.raises(ValueError, match="column 'sure' contains logits; a single logit is not a confidence"):
         confidences.read(file, IDS, LABELS, ["sure"], "logits")

@@ -107,7 +107,7 @@ def test_one_of_timms_loses_its_classifier_and_needs_no_network(tmp_path: Path) 
         features = whole.forward_head(whole.forward_features(inputs(images(3))), pre_logits=True).numpy()
     assert found.shape == (3, 512)
     np.testing.assert_allclose(features, found, rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match=r"the weights are not those of timm's resnet14t: .*"):
+    with pytest.raises(ValueError, match=r"the weights do not fit timm's resnet14t: .*"):
         given(f"timm:resnet14t+{tmp_path / 'w.pt'}")
     with pytest.raises(ValueError, match=r"timm cannot make resnet1000: "):
         given(f"timm:resnet1000+{tmp_path / 'w.pt'}")
@@ -116,7 +116,7 @@ def test_one_of_timms_loses_its_classifier_and_needs_no_network(tmp_path: Path) 
 def test_weights_that_are_none_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
     (tmp_path / "w.safetensors").write_bytes(b"no weights")
-    with pytest.raises(ValueError, match=r"w\.safetensors is no \.safetensors: "):
+    with pytest.raises(ValueError, match=r"w\.safetensors is not a valid \.safetensors: "):
         given(f"timm:resnet10t+{tmp_path / 'w.safetensors'}")
 
 
@@ -135,7 +135,7 @@ def test_images_are_normalised_and_laid_out_and_an_output_is_chosen(tmp_path: Pa
         :, None, None
     ]
     np.testing.assert_allclose(expected(made(), pixels), given(path, asked).embed(images()), rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match="it has 2 outputs: logits, features; say which one in output"):
+    with pytest.raises(ValueError, match="it has 2 outputs: logits, features; set output to one of these names"):
         given(path, EncoderInterface(layout="nhwc"))
 
 
@@ -162,9 +162,9 @@ class Widening(nn.Module):
 @pytest.mark.parametrize(
     ("module", "says"),
     [
-        (Training(), "asked twice about one image, its embeddings differ by"),
-        (Infinite(), "gives embeddings that are not finite, for 21 of 21 images"),
-        (One(), r"expected \(rows, d\); name another output"),
+        (Training(), "two embeddings of one image differ by"),
+        (Infinite(), "returns embeddings that are not finite, for 21 of 21 images"),
+        (One(), r"expected \(rows, d\); choose another output"),
     ],
 )
 def test_embeddings_that_do_not_serve_are_refused(module: nn.Module, says: str, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_all_embeddings_have_as_many_numbers(tmp_path: Path) -> None:
     encoder = given(scripted(Widening(), tmp_path / "e.pt"))
     light, dark = np.full((2, *SHAPE), 255, np.uint8), np.zeros((2, *SHAPE), np.uint8)
     assert encoder.embed(light).shape == (2, 2)
-    with pytest.raises(ValueError, match="gives embeddings of 3 numbers, and of 2 before"):
+    with pytest.raises(ValueError, match="returns embeddings of 3 numbers, but of 2 earlier"):
         encoder.embed(dark)
 
 

@@ -47,11 +47,11 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         torch.jit.script(nn.Linear(3, 2)).save(str(tmp_path / "m.pt"))
     check_contents("m.pt", "m.pt", "torchscript", (tmp_path / "m.pt").read_bytes())
-    assert "m.pt is TorchScript, which has its network: give " in refusal(tmp_path / "m.pt", "factory")
-    assert "no archive of torch.export.save" in refusal(tmp_path / "m.pt", "export")
+    assert "m.pt is TorchScript, which contains its network: pass only " in refusal(tmp_path / "m.pt", "factory")
+    assert "not an archive of torch.export.save" in refusal(tmp_path / "m.pt", "export")
     for held in (b"", b"no weights", b"\2\0\0\0\0\0\0\0[]", (2**62).to_bytes(8, "little") + b"{}"):
         (tmp_path / "w.safetensors").write_bytes(held)
-        assert "w.safetensors is no .safetensors: its header cannot be read" in refusal(
+        assert "w.safetensors is not a valid .safetensors: its header cannot be read" in refusal(
             tmp_path / "w.safetensors", "timm"
         )
 
@@ -74,18 +74,18 @@ def test_planning_refuses_what_a_run_would_refuse(tmp_path: Path) -> None:
     engram = Here(tmp_path)
     for model, code, told in (
         ("state.pt", 2, "it is a state dict, which needs its network: write package.module:factory+state.pt"),
-        ("whole.pt", 2, "such as a whole module, would have to be unpickled, which runs its code"),
-        ("timm:resnet10t+whole.pt", 2, "is not unpickled, which would run its code; save its weights"),
+        ("whole.pt", 2, "such as a whole module, would have to be unpickled, which runs code"),
+        ("timm:resnet10t+whole.pt", 2, "are not unpickled, since this would run code; save the weights"),
         ("last.ckpt", 2, "a file of weights, which needs its network: write package.module:factory+last.ckpt"),
         ("transformers:nowhere", 1, "there is no folder"),
-        ("garbage.pt", 2, "is no TorchScript: it is no archive; save it with torch.export.save"),
-        ("other.pt", 2, "is no TorchScript: its archive holds no program"),
-        ("garbage.pt2", 2, "is no archive of torch.export.save"),
-        ("timm:resnet10t+garbage.pt", 2, "is no file of torch.save; write torch.save(model.state_dict(), path)"),
-        ("timm:resnet10t+other.pt", 2, "is no file of torch.save"),
-        ("timm:resnet10t+garbage.npz", 2, "is no .npz: it is no archive"),
-        ("transformers:shards0", 2, "its model.safetensors.index.json is no JSON object"),
-        ("transformers:shards1", 2, "does not say which files of the folder hold the weights"),
+        ("garbage.pt", 2, "is not TorchScript: it is not an archive; save it with torch.export.save"),
+        ("other.pt", 2, "is not TorchScript: its archive contains no program"),
+        ("garbage.pt2", 2, "is not an archive of torch.export.save"),
+        ("timm:resnet10t+garbage.pt", 2, "is not a file of torch.save; use torch.save(model.state_dict(), path)"),
+        ("timm:resnet10t+other.pt", 2, "is not a file of torch.save"),
+        ("timm:resnet10t+garbage.npz", 2, "is not a valid .npz archive"),
+        ("transformers:shards0", 2, "its model.safetensors.index.json is not a JSON object"),
+        ("transformers:shards1", 2, "does not list the files of the folder that contain the weights"),
         ("transformers:shards2", 1, "there is no file"),
     ):
         said = engram("plan", "unique_feature", f"given.models={model}", *ASKED, code=code)

@@ -56,30 +56,32 @@ def test_the_owner_is_told_the_commitment_to_the_list_that_says_what_the_picture
     write_pictures(tmp_path / "not", SETS)
     told, silent = ((tmp_path / name / "README.txt").read_text() for name in ("told", "not"))
     assert f"\n    {'ab' * 32}\n" in told
-    assert ("What we promise" in told, "What we promise" in silent) == (True, False)
+    assert ("Our commitment" in told, "Our commitment" in silent) == (True, False)
     assert told.splitlines()[:20] == silent.splitlines()[:20]
 
 
 def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None:
     write_pictures(tmp_path / "a", SETS)
     before = files(tmp_path / "a")
-    with pytest.raises(DatasetError, match=r"is not empty: clean/000000.png is not what would be written"):
+    with pytest.raises(DatasetError, match=r"is not empty: clean/000000.png has different content"):
         write_pictures(tmp_path / "a", [("clean", GREY + 1), *SETS[1:]])
-    with pytest.raises(DatasetError, match=r"is not empty: images.csv is not what would be written"):
+    with pytest.raises(DatasetError, match=r"is not empty: images.csv has different content"):
         write_pictures(tmp_path / "a", [*SETS, ("more", GREY)])
     assert before == files(tmp_path / "a")
     (tmp_path / "a" / "thesis.tex").write_text("years of work")
-    with pytest.raises(DatasetError, match=r"is not empty: thesis.tex does not belong there; name a new folder"):
+    with pytest.raises(
+        DatasetError, match=r"is not empty: thesis.tex is not one of the files to write; choose a new folder"
+    ):
         write_pictures(tmp_path / "a", SETS)
 
 
 @pytest.mark.parametrize(
     ("sets", "told"),
     [
-        ([], "no pictures"),
-        ([("a/b", GREY)], "set 0 is called 'a/b'"),
-        ([("..", GREY)], "set 0 is called"),
-        ([("a", GREY), ("a", GREY)], "two sets are called 'a'"),
+        ([], "no images"),
+        ([("a/b", GREY)], "set 0 is named 'a/b'"),
+        ([("..", GREY)], "set 0 is named"),
+        ([("a", GREY), ("a", GREY)], "two sets are named 'a'"),
         ([("a", GREY[..., 0])], "set 'a' is uint8"),
         ([("a", GREY[:0])], "set 'a' is uint8"),
     ],
@@ -142,16 +144,18 @@ def test_half_a_folder_is_completed_and_one_with_anything_else_left_alone(tmp_pa
     (folder / "crops" / "000001.png").rename(folder / "crops" / "000001.png.part")
     write_to_embed(folder, sets())
     assert whole == files(folder)
-    with pytest.raises(DatasetError, match=r"is not empty: crops/000000.png is not what would be written"):
+    with pytest.raises(DatasetError, match=r"is not empty: crops/000000.png has different content"):
         write_to_embed(folder, sets(PIXELS + 1))
     assert whole == files(folder)
     (folder / "thesis.tex").write_text("years of work")
-    with pytest.raises(DatasetError, match=r"is not empty: thesis.tex does not belong there; name a new folder"):
+    with pytest.raises(
+        DatasetError, match=r"is not empty: thesis.tex is not one of the files to write; choose a new folder"
+    ):
         write_to_embed(folder, sets())
 
 
 def test_what_are_no_pictures_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="there are no pictures to write"):
+    with pytest.raises(DatasetError, match="there are no images to write"):
         write_to_embed(tmp_path, [("crops", ToEmbed(0, lambda: iter([])))])
     with pytest.raises(DatasetError, match=r"set 'crops' is float64 \(1, 6, 6, 3\)"):
         write_to_embed(tmp_path, [("crops", ToEmbed(1, lambda: iter([PIXELS[:1] / 2])))])

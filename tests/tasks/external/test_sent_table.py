@@ -114,11 +114,11 @@ def test_decimal_places_of_floats_are_what_it_takes_and_lists_count_number_by_nu
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("id,a\nx,1\n", "has no column image; it has id, a"),
+        ("id,a\nx,1\n", "has no column image; found id, a"),
         ("image,a,a\nx,1,2\n", "has two columns 'a'"),
         ("image,a\n", "has no rows"),
         ("image,a\nx,1\n,2\n,3\n", "has no image in row 1; 2 rows have none"),
-        ("image,a\nx,1\ny,2\nx,3\n", "has more than one row for 'x'; 1 rows are about an image again"),
+        ("image,a\nx,1\ny,2\nx,3\n", "has more than one row for 'x'; 1 rows repeat an id"),
         ("image,a\nx,1,2\n", "has a row that has 3 values; it must have 2, as its header has"),
     ],
 )
@@ -131,8 +131,8 @@ def test_what_is_no_such_table_is_refused_in_one_line(tmp_path: Path, text: str,
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
-        ("", "image 'y' has nothing in column a; 1 have not"),
-        ("low", "low of image 'y' in column a is no number; 1 are not"),
+        ("", "image 'y' has no value in column a; 1 have none"),
+        ("low", "low of image 'y' in column a is not a number; 1 are not"),
     ],
 )
 def test_what_is_no_number_is_named_with_its_image(tmp_path: Path, cell: str, message: str) -> None:
@@ -141,13 +141,13 @@ def test_what_is_no_number_is_named_with_its_image(tmp_path: Path, cell: str, me
 
 
 def test_numbers_for_ids_and_other_kinds_of_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="has int64 in its column image; it must be text"):
+    with pytest.raises(ValueError, match="has int64 in its column image; expected text"):
         parquet(tmp_path, image=[1, 2])
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match=r"broken\.parquet cannot be read: "):
         read_sent(files.pin(File(str(tmp_path / "broken.parquet"))))
     (tmp_path / "said.txt").write_text("image\nx\n")
-    with pytest.raises(ValueError, match=r"said.txt; they must be a .csv or a .parquet file"):
+    with pytest.raises(ValueError, match=r"said.txt; they expected a .csv or a .parquet file"):
         read_sent(files.pin(File(str(tmp_path / "said.txt"))))
 
 
@@ -182,14 +182,20 @@ def test_whole_numbers_serve_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("embedding", "says"),
     [
-        ([[1.0], [2.0, 3.0], [4.0]], r"the embedding of 'a.png' has 2 numbers and that of 'b.png' 1; all must have"),
-        ([[], [], []], "must be lists of numbers|at least one"),
+        (
+            [[1.0], [2.0, 3.0], [4.0]],
+            r"the embedding of 'a.png' has 2 numbers, but that of 'b.png' has 1; expected the same",
+        ),
+        ([[], [], []], "expected lists of numbers|at least one"),
         ([[1.0], None, [2.0]], "image 'a.png' has no embedding; 1 have none"),
-        ([[1.0], [2.0], [None]], "the embedding of 'c.png' has a number that is missing or not finite; 1 of 3 have"),
-        ([[1.0], [float("inf")], [float("nan")]], "of 'a.png' has a number that is missing or not finite; 2 of 3"),
-        ([[1.0], [1e300], [1.0]], "of 'a.png' has a number that is missing or not finite; 1 of 3"),
-        ([["1"], ["2"], ["3"]], "it must be lists of numbers"),
-        ([1.0, 2.0, 3.0], "it must be lists of numbers"),
+        ([[1.0], [2.0], [None]], "the embedding of 'c.png' has a number that is missing or not finite, as have 1 of 3"),
+        (
+            [[1.0], [float("inf")], [float("nan")]],
+            "of 'a.png' has a number that is missing or not finite, as have 2 of 3",
+        ),
+        ([[1.0], [1e300], [1.0]], "of 'a.png' has a number that is missing or not finite, as have 1 of 3"),
+        ([["1"], ["2"], ["3"]], "expected lists of numbers"),
+        ([1.0, 2.0, 3.0], "expected lists of numbers"),
     ],
 )
 def test_what_is_no_embedding_is_refused_in_a_line(embedding: Any, says: str, tmp_path: Path) -> None:
@@ -206,7 +212,7 @@ def test_pictures_that_are_missing_are_named_and_counted(tmp_path: Path) -> None
 
 def test_only_parquet_is_read(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("image,embedding\na,1\n")
-    with pytest.raises(ValueError, match=r"embeddings are .*e\.csv; they must be a \.parquet file"):
+    with pytest.raises(ValueError, match=r"embeddings are .*e\.csv; expected a \.parquet file"):
         read_embeddings(File(str(tmp_path / "e.csv")))
     (tmp_path / "e.parquet").write_text("image,embedding\na,1\n")
     with pytest.raises(ValueError, match=r"embeddings .*e\.parquet cannot be read: "):

@@ -66,7 +66,7 @@ def test_an_overfitted_model_tells_its_members_and_says_how_sure_that_is() -> No
     assert [rate.nominal for rate in result.rates] == [0.01, 0.1]  # 125 non-members set no threshold of .1 %
     assert all(rate.false_positive.low <= rate.nominal for rate in result.rates if rate.false_positive.low is not None)
     page = str(result)
-    assert page.startswith("Distinguishable: the model's loss tells members")
+    assert page.startswith("Distinguishable: the model's loss separates members")
     assert page.endswith("engram run membership")
     again = engram.audit(model.eval(), torch.utils.data.TensorDataset(*map(torch.as_tensor, members)), others)
     assert result == again
@@ -99,7 +99,7 @@ def test_sets_that_differ_without_the_model_are_not_assessable(shift: Callable[[
     members, others = drawn_halves(300, 2)
     result = engram.audit(untrained, members, shift(others))
     assert result.answer == "not assessable"
-    assert str(result).startswith("Not assessable: members can be told from non-members without the model")
+    assert str(result).startswith("Not assessable: members can be distinguished from non-members without the model")
 
 
 @pytest.mark.slow
@@ -144,12 +144,12 @@ def test_thresholds_are_set_on_other_non_members() -> None:
 @pytest.mark.parametrize(
     ("members", "said"),
     [
-        (None, "members is NoneType; it must be (images, labels), a data set or loader"),
+        (None, "members is NoneType; expected (images, labels), a data set or loader"),
         ((np.zeros((30, 4)), np.zeros(29)), "members has images float64 (30, 4) and labels (29,)"),
-        ((np.zeros((5, 4)), np.zeros(5)), "members has 5 records; it must have at least 20"),
-        ((np.zeros((30, 4)), np.full(30, 0.5)), "they must be numbers of classes"),
+        ((np.zeros((5, 4)), np.zeros(5)), "members has 5 records; expected at least 20"),
+        ((np.zeros((30, 4)), np.full(30, 0.5)), "expected class numbers"),
         ((np.zeros((30, 5)), np.zeros(30)), "members have shape (5,) and nonmembers (4,)"),
-        ((np.ones((30, 4)), np.zeros(30)), "30 of 30 nonmembers are members, too"),
+        ((np.ones((30, 4)), np.zeros(30)), "30 of 30 nonmembers are also members"),
     ],
 )
 def test_what_is_no_set_is_refused_in_a_line(members: object, said: str) -> None:
@@ -165,7 +165,7 @@ def test_probabilities_and_too_few_classes_are_refused() -> None:
         engram.audit(
             lambda images: np.random.default_rng(len(images)).dirichlet([1] * 10, len(images)), members, others
         )
-    with pytest.raises(ValueError, match="model gives 3 classes, and the labels reach up to 9"):
+    with pytest.raises(ValueError, match="model returns 3 classes, but the labels reach up to 9"):
         engram.audit(lambda images: untrained(images)[:, :3], members, others)
 
 
@@ -173,4 +173,6 @@ def test_a_result_that_cannot_tell_says_so() -> None:
     from tasks.contract.summaries import Estimate
 
     half = Estimate(0.5, 0.45, 0.55, 600)
-    assert str(SplitAudit("undecided", half, (), half, 0.8, 300, 300)).startswith("Undecided: the loss tells no more")
+    assert str(SplitAudit("undecided", half, (), half, 0.8, 300, 300)).startswith(
+        "Undecided: the loss separates members no better"
+    )

@@ -41,11 +41,11 @@ def test_every_set_is_a_file_of_lines_and_the_list_names_all(tmp_path: Path) -> 
         files["plain.jsonl"] == '{"id": "a", "asked": "a, é?", "at": 0}\n{"id": "b,1", "asked": "b,1, é?", "at": 1}\n'
     )
     assert files["records.csv"] == 'id,set,row\na,plain,0\n"b,1",plain,1\nc,other,0\n'
-    assert "records of plain.jsonl, other.jsonl:" in files["README.txt"]
-    assert "records.csv lists all 3 of them" in files["README.txt"]
+    assert "records in plain.jsonl, other.jsonl:" in files["README.txt"]
+    assert "records.csv lists all 3 records" in files["README.txt"]
     write_records(tmp_path / "out", RECORD_SETS)
     write_records(tmp_path / "told", RECORD_SETS, commitment="ab" * 32)
-    assert (tmp_path / "told" / "README.txt").read_text().startswith(files["README.txt"] + "\nWhat we promise\n")
+    assert (tmp_path / "told" / "README.txt").read_text().startswith(files["README.txt"] + "\nOur commitment\n")
     assert files == {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
 
 
@@ -53,9 +53,9 @@ def test_every_set_is_a_file_of_lines_and_the_list_names_all(tmp_path: Path) -> 
     ("sets", "said"),
     [
         ([], "there are no records to write"),
-        ([("records.csv", records("a"))], "set 0 is called 'records.csv'"),
-        ([("x", records("a")), ("x", records("b"))], "two sets are called 'x'"),
-        ([("x", records("a")), ("y", records("a"))], "sets 'x' and 'y' have a record 'a' each; ids must differ"),
+        ([("records.csv", records("a"))], "set 0 is named 'records.csv'"),
+        ([("x", records("a")), ("x", records("b"))], "two sets are named 'x'"),
+        ([("x", records("a")), ("y", records("a"))], "sets 'x' and 'y' both have a record 'a'; ids must differ"),
         ([("x", records("a")), ("y", Records(records("b").table.slice(0, 0)))], "set 'y' has no records"),
     ],
 )
@@ -67,7 +67,7 @@ def test_sets_that_cannot_be_told_apart_are_refused(tmp_path: Path, sets: list[t
 
 def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None:
     write_records(tmp_path, RECORD_SETS)
-    with pytest.raises(DatasetError, match=r"is not empty: README\.txt is not what would be written"):
+    with pytest.raises(DatasetError, match=r"is not empty: README\.txt has different content"):
         write_records(tmp_path, RECORD_SETS[:1])
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(DatasetError, match=r"is not empty: thesis\.tex does not belong there"):
@@ -139,14 +139,14 @@ def test_no_gold_answer_is_in_any_file(tmp_path: Path, name: str, records: bool)
 def test_the_readme_says_what_to_send_back(tmp_path: Path) -> None:
     written = write_questions(tmp_path, probe_sets(some("facts"), DigitRemoval()))
     text = (tmp_path / "README.txt").read_text()
-    assert "What we promise" not in text
+    assert "Our commitment" not in text
     for said in (
-        "it must not learn from these files",
+        "Do not train the system on these files",
         "    questions/validation-corrupted.json\n",
         "    predictions/train-corrupted.json\n",
-        "as in DROP's evaluation: a text, or\na list",
+        "as in DROP's evaluation: a text, or a list\n",
         '\n    {"facts-0000-0": "1966", ...}\n',
-        "questions.csv lists all 160 of them",
+        "questions.csv lists all\n160 questions",
     ):
         assert said in text
     assert max(map(len, text.splitlines())) <= 120
@@ -158,7 +158,7 @@ def test_the_owner_is_told_the_commitment_to_the_list_that_says_what_the_questio
     write_questions(tmp_path, probe_sets(some("facts"), DigitRemoval()), commitment="ab" * 32)
     text = (tmp_path / "README.txt").read_text()
     assert text.endswith(f"\n    {'ab' * 32}\n")
-    assert "The names and the order of the questions say nothing about them" in text
+    assert "The names and the order of the questions reveal nothing about them" in text
     assert max(map(len, text.splitlines())) <= 120
 
 
@@ -176,7 +176,7 @@ def test_the_bytes_are_the_same_every_time_and_nothing_else_is_overwritten(tmp_p
     [
         ([], "there are no questions to write"),
         ([("x", ProbeQuestions([], "squad"))], "set 'x' has no questions"),
-        ([("x/y", ProbeQuestions([], "squad"))], "set 0 is called 'x/y'"),
+        ([("x/y", ProbeQuestions([], "squad"))], "set 0 is named 'x/y'"),
     ],
 )
 def test_sets_without_questions_are_refused(tmp_path: Path, sets: list[tuple[str, ProbeQuestions]], said: str) -> None:

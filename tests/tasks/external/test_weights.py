@@ -108,7 +108,7 @@ def test_a_folder_of_shards_says_what_its_model_says(tmp_path: Path) -> None:
     run = engram.json("run", "unique_feature", *asked, *FEW)["run"]
     assert engram.json("results", run)
     (tmp_path / "vit" / shards[0]).write_bytes(b"")
-    assert f"{shards[0]} is no .safetensors" in engram("plan", "unique_feature", *asked, code=2).stderr
+    assert f"{shards[0]} is not a valid .safetensors" in engram("plan", "unique_feature", *asked, code=2).stderr
 
 
 @pytest.mark.parametrize("shard_size", ["1GB", "6KB"])
@@ -135,8 +135,11 @@ def test_what_is_no_image_classifier_is_refused_in_one_line(tmp_path: Path) -> N
     save_classifier(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     for change, told in (
-        ({"architectures": ["ViTModel"]}, "are ViTModel; one must be an image classifier of transformers"),
-        ({"architectures": None}, "are none; one must be an image classifier"),
+        (
+            {"architectures": ["ViTModel"]},
+            "lists the architectures ViTModel; expected an image classifier of transformers",
+        ),
+        ({"architectures": None}, "lists the architectures none; expected an image classifier"),
     ):
         (tmp_path / "config.json").write_text(json.dumps(config | change))
         with pytest.raises(ValueError, match=told):
@@ -150,7 +153,7 @@ def test_what_is_no_image_classifier_is_refused_in_one_line(tmp_path: Path) -> N
             loading.load_model(pin(model), SHAPE)
         assert "\n" not in str(refused.value)
     (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(ValueError, match=r"its config\.json is no JSON object"):
+    with pytest.raises(ValueError, match=r"its config\.json is not a JSON object"):
         pin(model)
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.safetensors").unlink()
@@ -166,5 +169,5 @@ def test_what_is_no_image_classifier_is_refused_in_one_line(tmp_path: Path) -> N
 )
 def test_a_preprocessor_that_does_something_else_is_refused(told: dict[str, Any]) -> None:
     held = {"preprocessor_config.json": json.dumps(told).encode()}
-    with pytest.raises(ValueError, match="prepares images in a way that is not read here; give the interface's mean"):
+    with pytest.raises(ValueError, match="describes a preparation of images that is not supported; set mean"):
         folder_normalisation("m", held)

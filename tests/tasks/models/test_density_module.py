@@ -84,17 +84,17 @@ def test_samples_are_what_it_sees_as_pixels() -> None:
         ("number", "its factory made a int; it must make a torch.nn.Module"),
         ("grey_alone", "its factory failed: ValueError: for grey images alone, not for 2 channels"),
         ("Mute", r"Mute has no method log_prob\(images\)"),
-        ("Scalar", r"log_prob makes \(\) of 4 images; it must make log densities \(4,\)"),
-        ("Distribution", r"log_prob makes Normal of 4 images; it must make log densities \(4,\)"),
-        ("Undefined", "log_prob makes not-a-numbers of 4 images of 2x4x3"),
-        ("Infinite", "log_prob makes inf of 4 images; densities are finite"),
+        ("Scalar", r"log_prob returns \(\) for 4 images; expected log densities \(4,\)"),
+        ("Distribution", r"log_prob returns Normal for 4 images; expected log densities \(4,\)"),
+        ("Undefined", "log_prob returns NaN for 4 images of 2x4x3"),
+        ("Infinite", "log_prob makes inf of 4 images; densities must be finite"),
         ("Unseeded", "log_prob does not follow torch's seed in training; draw with torch alone"),
         ("Started", "its weights do not follow torch's seed; draw them with torch alone"),
         ("Square", "log_prob failed on 4 images of 2x4x3: RuntimeError: shape"),
         ("Blind", "sees is 'grey'; it must be one of dequantised, binary, logit"),
         ("Detached", "log_prob has no gradient in its weights, so that nothing can be learned"),
         ("Spare", "log_prob does not depend on spare.weight, spare.bias; register as a buffer what is not learned"),
-        ("Lossy", r"loss makes \(1,\) of 4 images; it must make losses \(4,\)"),
+        ("Lossy", r"loss returns \(1,\) for 4 images; expected losses \(4,\)"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line(factory: str, message: str) -> None:
@@ -107,8 +107,8 @@ def test_what_cannot_be_used_is_refused_in_one_line(factory: str, message: str) 
 @pytest.mark.parametrize(
     ("factory", "message"),
     [
-        ("Unsampled", r"has no method sample\(count\), so that no images can be drawn of it"),
-        ("Few", r"sample makes \(1, 2, 4, 3\) for 4; it must make images \(4, 2, 4, 3\)"),
+        ("Unsampled", r"has no method sample\(count\), which drawing samples requires"),
+        ("Few", r"sample returns \(1, 2, 4, 3\) for 4; expected images \(4, 2, 4, 3\)"),
     ],
 )
 def test_images_are_drawn_only_of_a_module_that_samples(factory: str, message: str) -> None:
@@ -119,5 +119,5 @@ def test_images_are_drawn_only_of_a_module_that_samples(factory: str, message: s
 
 
 def test_a_name_that_is_none_is_refused_before_anything_is_imported() -> None:
-    with pytest.raises(ValueError, match=r"model is 'theirs:'; one of your own is written package\.module:factory"):
+    with pytest.raises(ValueError, match=r"model is 'theirs:'; write your own model package\.module:factory"):
         DensityModel("theirs:").check()

@@ -230,16 +230,16 @@ def test_a_module_without_a_package_is_pinned_by_its_file(package: Path) -> None
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("theirs.network:", r"network is 'theirs\.network:'; one of your own is written package\.module:factory"),
+        ("theirs.network:", r"network is 'theirs\.network:'; write your own model package\.module:factory"),
         ("theirs.absent:plain", r"there is no module 'theirs\.absent' on Python's path"),
         ("nowhere:plain", "there is no module 'nowhere' on Python's path"),
         ("nowhere.py:plain", "name the module, nowhere:plain, and put its folder on PYTHONPATH"),
         ("theirs.network:absent", r"theirs\.network has no function absent; it has BLOCK, plain, dropping"),
         ("theirs.network:not_a_module", "its factory made a int; it must make a torch.nn.Module"),
         ("theirs.network:failing", "its factory failed: RuntimeError: no luck"),
-        ("theirs.network:wrong", r"makes \(4, 4\) of 4 images; it must make logits \(4, 3\)"),
+        ("theirs.network:wrong", r"returns \(4, 4\) for 4 images; expected logits \(4, 3\)"),
         ("theirs.network:unlearnable", "it has no parameters to learn"),
-        ("theirs.network:noisy", "draws random numbers in evaluation; it may do so in training alone"),
+        ("theirs.network:noisy", "draws random numbers in evaluation; this is allowed only in training"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line(package: Path, name: str, message: str) -> None:

@@ -62,7 +62,7 @@ def test_of_equally_near_images_the_lower_row_goes_first_copies_of_the_image_amo
 def test_neighbours_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="count is 0; it must be at least 1"):
         NearestImages(3, 0)
-    with pytest.raises(ValueError, match="they must be at most 19, the training images beside it"):
+    with pytest.raises(ValueError, match="there are only 19 other training images"):
         NearestImages(3, 20).rows_among(IMAGES[:20])
     with pytest.raises(ValueError, match="row 20 has no neighbours; the rows are 0 to 19"):
         NearestImages(20, 2).rows_among(IMAGES[:20])
@@ -119,7 +119,7 @@ def test_a_canary_changes_the_model() -> None:
 def test_a_canary_outside_the_rows_ends_its_training_alone() -> None:
     outside = dataclasses.replace(TINY, burnt=(Burnt(256, Glyph()),))
     found = dict(train_many([outside, TINY], [(), ()]))
-    assert str(found[0]) == "a feature is burnt into row 256; the rows trained on are 0 to 255"
+    assert str(found[0]) == "a feature is burnt into row 256; the training rows are 0 to 255"
     assert train(TINY, ()) == found[1]
     with pytest.raises(ValueError, match="burnt into row 256"):
         train(outside, ())
@@ -222,7 +222,7 @@ def test_a_canary_that_is_left_out_and_too_many_neighbours_end_their_training_al
     found = dict(train_many([lost, dataclasses.replace(lost, burnt=())], [(), ()]))
     assert f"a feature is burnt into row {nearest}, which is left out of the training" == str(found[0])
     assert isinstance(found[1], pa.Table)
-    with pytest.raises(ValueError, match="60 images nearest to another are left out; they must be at most 59"):
+    with pytest.raises(ValueError, match="60 nearest images are left out; there are only 59 other"):
         train(dataclasses.replace(NARROW, left_out=NearestImages(3, 60)), ())
 
 
@@ -260,14 +260,14 @@ def test_private_training_has_own_pace_and_batch_key() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"network": Network("cnn2")}, "privacy is given and network is cnn2; it must be mlp1 or cnn1"),
+        ({"network": Network("cnn2")}, "privacy is set and network is cnn2; it must be mlp1 or cnn1"),
         (
             {"batch_norm": True},
-            "privacy is given and batch_norm is on; it must be off, since it mixes a minibatch's images",
+            "privacy is set and batch_norm is on; it must be off, since it mixes a minibatch's images",
         ),
-        ({"patience": 3}, "privacy is given and patience is 3; it must be 0"),
-        ({"optimiser": "rmsprop"}, "privacy is given and optimiser is rmsprop; it must be adam"),
-        ({"schedule": ((1, 0.5),)}, "privacy is given and schedule is ((1, 0.5),); it must be ()"),
+        ({"patience": 3}, "privacy is set and patience is 3; it must be 0"),
+        ({"optimiser": "rmsprop"}, "privacy is set and optimiser is rmsprop; it must be adam"),
+        ({"schedule": ((1, 0.5),)}, "privacy is set and schedule is ((1, 0.5),); it must be ()"),
     ],
 )
 def test_what_cannot_train_with_privacy_is_refused(fields: dict[str, Any], message: str) -> None:

@@ -148,7 +148,7 @@ def test_a_log_density_that_is_none_is_refused_by_model_and_observation(value: f
     model, given = learning("Heavy"), images(3)
     tensors = stack(model, [1, 2])
     tensors["log_scale"][1] = value
-    with pytest.raises(ValueError, match=rf"own_densities:Heavy: log_prob makes {says} of observation 7") as error:
+    with pytest.raises(ValueError, match=rf"own_densities:Heavy: log_prob returns {says} for observation 7") as error:
         model.log_p(tensors, flat(given.train_images), torch.arange(7, 10), keys([1, 2]), Sampling())
     assert "\n" not in str(error.value)
 
@@ -281,13 +281,13 @@ def test_a_training_gives_the_same_in_any_company() -> None:
 def test_asking_for_images_of_a_model_that_draws_none_fails_that_training_alone() -> None:
     configs = [fitting("Unsampled"), fitting("Unsampled", seed=1, drawn=0)]
     outcomes = dict(train_many(configs, [(), ()]))
-    assert "has no method sample(count), so that no images can be drawn of it" in str(outcomes[0])
+    assert "has no method sample(count), which drawing samples requires" in str(outcomes[0])
     assert isinstance(outcomes[0], ValueError)
     assert outcomes[1].num_rows == 2  # type: ignore[union-attr]
 
 
 def test_a_model_that_cannot_be_used_fails_the_training_in_one_line() -> None:
-    with pytest.raises(ValueError, match=r"log_prob makes \(\) of 4 images; it must make log densities \(4,\)"):
+    with pytest.raises(ValueError, match=r"log_prob returns \(\) for 4 images; expected log densities \(4,\)"):
         fit(fitting("Scalar"), ())
 
 

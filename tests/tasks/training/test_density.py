@@ -120,7 +120,7 @@ def test_more_examples_than_there_are_and_a_row_beyond_them_end_their_training_a
 def test_holding_out_the_one_row_there_is_ends_that_training_alone() -> None:
     configs = [replace(TINY, held_out=held_out, examples=1, recorded=(), drawn=0) for held_out in (Row(0), None)]
     found = dict(train_many(configs, [(), ()]))
-    assert str(found[0]) == "the one row there is is held out; examples must be at least 2"
+    assert str(found[0]) == "the only row is held out; examples must be at least 2"
     assert isinstance(found[1], pa.Table)
 
 
@@ -348,9 +348,9 @@ def test_an_answer_keeps_no_other_models_answer() -> None:
 def test_a_training_without_an_answer_is_an_error_of_its_own() -> None:
     found = dict(train_many([unsound(0), unsound(1), unsound(3)], [()] * 3))
     assert isinstance(found[1], ValueError)
-    assert "log_prob makes nan of observation 0" in str(found[1])
+    assert "log_prob returns nan for observation 0" in str(found[1])
     assert [fit(unsound(0), ()), fit(unsound(3), ())] == [found[0], found[2]]
-    with pytest.raises(ValueError, match="log_prob makes nan of observation 0"):
+    with pytest.raises(ValueError, match="log_prob returns nan for observation 0"):
         fit(unsound(1), ())
 
 
@@ -398,10 +398,10 @@ def test_a_training_that_diverges_ends_alone() -> None:
         ),
         (
             {"model": DensityModel("conv-vae"), "privacy": Privacy(1.0)},
-            "privacy is given and model is conv-vae; it must be vae",
+            "privacy is set and model is conv-vae; it must be vae",
         ),
-        ({"model": DensityModel("mine.flows:make"), "privacy": Privacy(1.0)}, "privacy is given and model is mine"),
-        ({"model": DensityModel("mine.flows:make"), "outliers": 0.1}, "it must be 0 for a model of your own"),
+        ({"model": DensityModel("mine.flows:make"), "privacy": Privacy(1.0)}, "privacy is set and model is mine"),
+        ({"model": DensityModel("mine.flows:make"), "outliers": 0.1}, "it must be 0 for your own model"),
     ],
     ids=str,
 )
@@ -482,7 +482,7 @@ def test_refined_trainings_have_a_key_of_their_own_and_say_what_the_encoders_cod
     assert plain["effective_samples"].to_pylist() == fitted["encoder_effective_samples"].to_pylist()
     assert plain["train_loss"].to_pylist() == fitted["train_loss"].to_pylist()
     assert plain["log_p"].to_pylist() != fitted["log_p"].to_pylist()
-    with pytest.raises(ValueError, match="refinement_steps is 2; it must be 0 for a model of your own"):
+    with pytest.raises(ValueError, match="refinement_steps is 2; it must be 0 for your own model"):
         RefinedTraining(**(fields | {"model": DensityModel("own:pixels")}), refine=2)
 
 

@@ -54,7 +54,7 @@ def test_what_is_spent_without_sampling_is_the_gaussian_mechanisms(noise: float,
 
 def test_an_epsilon_that_no_noise_reaches_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opacus.accountants.utils.MAX_SIGMA", 1)  # what it gives up at: 1e6 takes it a minute
-    with pytest.raises(ValueError, match=r"epsilon is 0\.01; so little cannot be had over 6 steps at delta 1e-05"):
+    with pytest.raises(ValueError, match=r"epsilon is 0\.01, which is too small for 6 steps at delta 1e-05"):
         dp_sgd.noise(Privacy(0.01), steps=2, epochs=3)
 
 
@@ -164,7 +164,7 @@ def test_there_may_be_an_outlier_component_too() -> None:
 
 @pytest.mark.parametrize("model", ["conv-vae", "package.module:factory"])
 def test_models_whose_rows_may_mix_are_refused(model: str) -> None:
-    with pytest.raises(ValueError, match=f"privacy is given and model is {model}; it must be vae"):
+    with pytest.raises(ValueError, match=f"privacy is set and model is {model}; it must be vae"):
         replace(CONFIG, model=DensityModel(model))
     spec = Spec(Elbo(celeba()), Recipe(1, 4, 1e-3), load(Dataset("photos#32x32#rgb")))
     with pytest.raises(ValueError, match="what learns is the convolutional autoencoder; only networks of dense and"):
@@ -178,11 +178,11 @@ def test_models_whose_rows_may_mix_are_refused(model: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"optimiser": "rmsprop"}, "privacy is given and optimiser is rmsprop; it must be adam"),
-        ({"schedule": ((1, 0.5),)}, r"privacy is given and schedule is \(\(1, 0.5\),\); it must be \(\)"),
-        ({"patience": 3}, "privacy is given and patience is 3; it must be 0"),
-        ({"precision": "float64"}, "privacy is given and precision is float64; it must be float32"),
-        ({"accumulate": 2}, "privacy is given and accumulate is 2; it must be 1"),
+        ({"optimiser": "rmsprop"}, "privacy is set and optimiser is rmsprop; it must be adam"),
+        ({"schedule": ((1, 0.5),)}, r"privacy is set and schedule is \(\(1, 0.5\),\); it must be \(\)"),
+        ({"patience": 3}, "privacy is set and patience is 3; it must be 0"),
+        ({"precision": "float64"}, "privacy is set and precision is float64; it must be float32"),
+        ({"accumulate": 2}, "privacy is set and accumulate is 2; it must be 1"),
     ],
 )
 def test_recipes_that_are_not_honoured_are_refused(asked: dict[str, object], message: str) -> None:
@@ -194,7 +194,7 @@ def test_recipes_that_are_not_honoured_are_refused(asked: dict[str, object], mes
 @pytest.mark.parametrize("asked", [{"until": 1}, {"after": 0}, {"returns_state": True}])
 def test_members_that_are_not_honoured_are_refused(asked: dict[str, object]) -> None:
     spec = Spec(Elbo(Dense(Binary((28, 28, 1)), 3, (7, 5))), Recipe(2, 4, 1e-3), load(Dataset("digits")))
-    with pytest.raises(ValueError, match="member 0 is a link of a chain; it must train in one go"):
+    with pytest.raises(ValueError, match="member 0 is a link of a chain; privacy requires a single job"):
         dp_sgd.train_many(spec, [Member(1, np.arange(4), **asked)], PRIVACY, [1], CPU)
 
 

@@ -148,5 +148,5 @@ def test_trainings_on_wrong_labels_share_a_call_with_those_on_the_same_ones_alon
 
 
 def test_a_network_that_has_no_private_form_is_refused() -> None:
-    with pytest.raises(ValueError, match="privacy is given and network is densenet; it must be mlp1 or cnn1"):
+    with pytest.raises(ValueError, match="privacy is set and network is densenet; it must be mlp1 or cnn1"):
         replace(PRIVATE, network=Network("densenet"))

@@ -26,7 +26,7 @@ def test_a_schedule_changes_the_rate_after_so_many_epochs() -> None:
         *(
             (
                 {"schedule": pairs},
-                f"schedule is {re.escape(str(pairs))}; it must be pairs of an epoch from 1, ascending,",
+                f"schedule is {re.escape(str(pairs))}; it must be pairs of ascending epochs from 1 and",
             )
             for pairs in (((2, 0.5), (1, 0.1)), ((2, 0.1), (2, 0.01)), ((0, 0.1),), ((1, 0.0),))
         ),
@@ -76,7 +76,7 @@ def test_no_more_than_chance_shows_no_epsilon_and_certainty_any() -> None:
 def test_a_guarantee_out_of_range_is_refused() -> None:
     for fields, message in (
         ({"epsilon": 0.0}, "epsilon is 0.0; it must be a finite number above 0"),
-        ({"epsilon": 201.0}, "epsilon is 201.0; it must be at most 200, which hides nothing"),
+        ({"epsilon": 201.0}, "epsilon is 201.0; it must be at most 200, since larger values offer no privacy"),
         ({"epsilon": 1.0, "delta": 0.0}, "delta is 0.0; it must be between 0 and 1"),
     ):
         with pytest.raises(ValueError, match="it must be") as caught:

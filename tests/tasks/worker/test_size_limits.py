@@ -89,7 +89,7 @@ def test_weights_that_were_packed_well_are_read(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("error")
 def test_a_picture_of_too_many_pixels_is_one_line(height: int, width: int) -> None:
     encoded = png(height, width)
-    with pytest.raises(pictures.PictureError, match=f"it has .* pixels; a picture may have {MOST_PIXELS:,}$") as caught:
+    with pytest.raises(pictures.PictureError, match=f"it has .* pixels; an image may have {MOST_PIXELS:,}$") as caught:
         pictures.pixels(encoded)
     assert "\n" not in str(caught.value)
 

@@ -106,7 +106,7 @@ def test_equal_embeddings_clear_no_model(score: dict[str, Any], share: float, an
     [
         (CONFIG, "or was rounded.", "Check the encoder whose embeddings are equal"),
         (GIVEN, "or was rounded.", "Check the encoder whose embeddings are equal"),
-        (NULL, "was trained on the evaluated images.", "Keep this page beside"),
+        (NULL, "was trained on the evaluated images.", "Keep this page with"),
     ],
 )
 def test_tied_embeddings_come_with_advice(config: DejaVu, ending: str, step: str) -> None:
@@ -116,7 +116,7 @@ def test_tied_embeddings_come_with_advice(config: DejaVu, ending: str, step: str
     table = pa.Table.from_pylist([*rows, tied], SUMMARY)
     answer, page = verdict(config, table), certified(config, table)
     assert answer.answer == "not assessable"
-    assert "However, 50 of 100 pairs of scores that are compared are equal" in answer.sentence
+    assert "However, 50 of 100 compared pairs of scores are equal" in answer.sentence
     assert answer.sentence.endswith(ending)
     assert answer.rows[0] == name_of(tied)
     assert page.steps[0].startswith(step)
@@ -218,9 +218,9 @@ def test_certificate_of_control_run_requires_no_action(memory: float) -> None:
         start = "This is a control run: neither model was trained on the tested images. "
         assert finding.sentence.startswith(start)
         assert "that it was trained on" not in finding.sentence
-        first = "Nothing is disclosed by this" if finding.answer == "memorised" else "Keep this page beside"
+        first = "This is a false alarm" if finding.answer == "memorised" else "Keep this page with"
         assert made.steps[0].startswith(first)
-        assert "run the audit itself: training_sets=own." in made.steps[-1]
+        assert "run the actual audit: training_sets=own." in made.steps[-1]
         assert (finding.line is None) == (table.num_rows == 0)
 
 

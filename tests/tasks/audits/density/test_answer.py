@@ -378,9 +378,9 @@ def test_certificate_of_control_run_requires_no_action(golden: Golden) -> None:
         golden(finding.sentence, "finding.sentence")
         assert "training on an image makes" not in finding.sentence
         assert not set(made.steps) & set(certified(audit, *MEMORISED).steps)
-        assert "run the audit itself: evaluation_split=train." in made.steps[-1]
+        assert "run the actual audit: evaluation_split=train." in made.steps[-1]
     golden(alarm.steps[0], "alarm.steps[0]")
-    assert quiet.steps[0].startswith("Keep this page beside that of the audit")
+    assert quiet.steps[0].startswith("Keep this page with that of the audit")
     golden(many.findings[0].sentence, "sentence")
     assert quiet.findings[0].line is not None
     assert "counted as training images" in quiet.findings[0].line.what

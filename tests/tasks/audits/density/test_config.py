@@ -56,7 +56,7 @@ def test_what_cannot_be_asked_for_is_refused_in_one_line(changed: Mapping[str, o
     [
         ("gan", 1.0, "model is 'gan'; it must be one of vae, conv-vae"),
         ("conv-vae", 2.0, "width is 2 and model is conv-vae; model must be one of"),
-        ("no function:here", 1.0, "model is 'no function:here'; one of your own is written"),
+        ("no function:here", 1.0, "model is 'no function:here'; write your own model"),
     ],
 )
 def test_models_that_cannot_be_trained_are_refused_in_one_line(model: str, width: float, message: str) -> None:

@@ -250,7 +250,7 @@ def test_an_owner_who_could_guess_what_is_held_back_is_warned_of() -> None:
     given_tables = with_settings(QUICKSTART, {"given.outputs": (File("table.csv"),)})
     secret = with_settings(given_tables, secret="b1946ac92492d2347c62")
     bound = with_settings(secret, nonce="0" * 16, commitment="ab" * 32)
-    phrases = ["chosen by one party alone", f"commitment {'ab' * 32} and the nonce {'0' * 16} of the other party"]
+    phrases = ["chosen by the auditor alone", f"commitment {'ab' * 32} and the nonce {'0' * 16} of the other party"]
     for config, words in ((secret, phrases[0]), (bound, phrases[1])):
         assert words in said(*target("table.csv", *HELD), config=config).limits
     warned = [
@@ -305,15 +305,15 @@ def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_onc
         ("D_C+outside", "none of the data, data of another domain"),
     ],
 )
-def test_target_has_name_without_symbols(rows_written: str, name: str) -> None:
-    assert Target.parse(rows_written).describe() == name
+def test_target_has_name_without_symbols(written: str, name: str) -> None:
+    assert Target.parse(written).describe() == name
 
 
 PAGE_ONE_NEVER = ("D_Q", "D_C", "p =", "p-value", "AUC", "rho", "U-LiRA", "KS")
 
 
 @pytest.mark.parametrize("values", [CLEARED, HELD, OPEN, (0.5, 0.0, 0.06, 0.001)])
-@pytest.mark.parametrize("others", [(), ((0.001, 0.08, 1.0),)])
+@pytest.mark.parametrize("other_values", [(), ((0.001, 0.08, 1.0),)])
 def test_page_one_has_no_symbol_and_no_p_value(
     values: tuple[float, ...], other_values: tuple[tuple[float, ...], ...]
 ) -> None:
@@ -422,7 +422,7 @@ ANSWERED_TWICE = {"repeats": 50, "disagreeing": 3}
 
 
 @pytest.mark.parametrize(
-    ("known", "expected"),
+    ("known_columns", "expected"),
     [
         (
             TESTED | HOLDS | LIKE | ANSWERED_TWICE,

@@ -36,13 +36,13 @@ BOUND = ReturnedTables((File("theirs.csv"),), bound_by="a notary")
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"permutations": 300}, "permutations is 300; it must be at least 319, or no target could be not forgotten"),
-        ({"schedule": ((5, 0.1), (2, 0.5))}, "it must be pairs of an epoch from 1, ascending, and a factor above 0"),
+        ({"schedule": ((5, 0.1), (2, 0.5))}, "it must be pairs of ascending epochs from 1 and factors above 0"),
         ({"partial": (0.1, 0.1)}, "partial has 0.1 twice; each must be there once"),
         ({"optimiser": "best"}, "optimiser is 'best'; allowed: adam, rmsprop"),
-        ({"query.secret": "1234"}, "secret has 4 characters; it must have at least 16"),
+        ({"query.secret": "1234"}, "secret has 4 characters; expected at least 16"),
         ({"targets": ()}, "targets is empty; there must be at least one, or a given model or table of outputs"),
         ({"targets": (Target(0.5), Target(0.5, 0))}, "targets has 0.5 D_Q twice; each must be there once"),
         ({"outside": None}, "outside is none; it must be a data set for targets that are trained on it"),
@@ -134,7 +134,7 @@ def test_without_a_secret_what_is_held_back_and_handed_out_stays_as_it_was() -> 
 
 
 def test_a_secret_that_could_be_guessed_is_refused_and_none_is_shown() -> None:
-    with pytest.raises(ValueError, match="secret has 4 characters; it must have at least 16") as caught:
+    with pytest.raises(ValueError, match="secret has 4 characters; expected at least 16") as caught:
         ControlSet(secret="1234")
     assert "1234" not in str(caught.value)
     assert SECRET not in repr(QuerySet(Dataset("digits"), control=ControlSet(secret=SECRET)))
@@ -166,7 +166,7 @@ def test_control_set_is_set_by_short_names(
     assert with_settings(config, settings).query.control == expected
 
 
-@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("named_config", [False, True])
 def test_pool_commitment_is_that_of_earlier_versions(named_config: bool) -> None:
     config = with_settings(SMOKE, {"query.data": DIGITS, "secret": SECRET, "seed": 7})
     content: list[object] = [[DIGITS.identity(), 1237, 200]]

@@ -214,7 +214,7 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         (
             {"calibration": Part(Dataset("digits-on-photos#16x16"), 200, 200)},
@@ -227,7 +227,7 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
         ),
         (
             {"calibration": Part(ON_PHOTOS, 1400, 38)},
-            "digits-on-photos has the training images 0 to 1436, not those from 1400 to 1437",
+            "digits-on-photos has the training images 0 to 1436, but not 1400 to 1437",
         ),
         ({"crop": 29}, "crop is 29; it must be at most 28, the side of the images"),
         (
@@ -262,7 +262,7 @@ def test_data_that_can_serve_is_not_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("control", "told"),
+    ("control", "expected"),
     [
         (NamedImages(DIGITS, 150, 100), "the query set digits and the control set digits have 50 images in common"),
         (

@@ -311,5 +311,5 @@ def test_one_run_shares_its_trainings_with_the_ladder() -> None:
 def test_settings_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ValueError, match="canaries is 700; it must be at most examples, which is 100"):
         canaries(examples=100)
-    with pytest.raises(ValueError, match="privacy is given and optimiser is rmsprop"):
+    with pytest.raises(ValueError, match="privacy is set and optimiser is rmsprop"):
         replace(PLAIN.training, optimiser="rmsprop", privacy=Privacy(1.0))

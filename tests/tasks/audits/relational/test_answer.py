@@ -391,7 +391,7 @@ def test_linear_model_has_no_number_line() -> None:
 
 
 def test_certificate_names_a_control_run(golden: Golden) -> None:
-    for right, answer, step in ((30, "memorised", "Nothing is disclosed by this"), (5, "undecided", "Keep this page")):
+    for right, answer, step in ((30, "memorised", "This is a false alarm"), (5, "undecided", "Keep this page")):
         scores = counted((right, 100), (5, 100))
         made = AUDIT.certify("Does it?", NULL, summary(NUMERIC, [measured(scores)]))
         assert made is not None
@@ -399,7 +399,7 @@ def test_certificate_names_a_control_run(golden: Golden) -> None:
         assert answer == finding.answer
         golden(finding.sentence)
         assert made.steps[0].startswith(step)
-        assert "run the audit itself: relation=kept." in made.steps[-1]
+        assert "run the actual audit: relation=kept." in made.steps[-1]
     unanswered = AUDIT.certify("Does it?", NULL, SUMMARY.empty_table())
     assert unanswered is not None
     assert unanswered.findings[0].sentence.startswith(NOTICE_OF_NULL)

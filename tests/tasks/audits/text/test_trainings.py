@@ -53,7 +53,7 @@ def test_texts_are_records_or_the_contexts_of_questions(tmp_path: Path) -> None:
     assert load_texts(records) == ("One.", "Two.")
     with pytest.raises(DatasetError, match=r"examples is 3; records:.* has 2 texts"):
         trainings(configured(CONFIG, data=records, examples=3))
-    with pytest.raises(DatasetError, match="holds images and no questions"):
+    with pytest.raises(DatasetError, match="contains images, not questions"):
         load_texts(pin(Dataset("digits")))
 
 

@@ -297,7 +297,7 @@ def test_empty_summary_is_undecided() -> None:
 
 def test_pairs_without_evidence_are_undecided() -> None:
     verdict, page = judge(pairs.ANSWERING, UniqueFeature(), None)
-    assert verdict.sentence == page.findings[0].sentence == "Undecided: nothing has been measured yet."
+    assert verdict.sentence == page.findings[0].sentence == "Undecided: there are no measurements yet."
     assert verdict.limits == LIMITS
 
 

@@ -21,7 +21,7 @@ UNTIL = {"canaries": 12, "drawn": True, "stopping_level": 0.05}
     [
         (
             {"schedule": ((5, 0.1), (2, 0.5))},
-            "schedule is ((5, 0.1), (2, 0.5)); it must be pairs of an epoch from 1, ascending, and a factor above 0",
+            "schedule is ((5, 0.1), (2, 0.5)); it must be pairs of ascending epochs from 1 and factors above 0",
         ),
         ({"beside_plain": True}, "beside_plain is on; it must be off for a network without regularisers"),
         (
@@ -29,8 +29,8 @@ UNTIL = {"canaries": 12, "drawn": True, "stopping_level": 0.05}
             "network is 'mlp9'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY",
         ),
         ({"probe_split": "train"}, "probe_split is 'train'; allowed: test, both"),
-        ({"privacy": DifferentialPrivacy(1.0)}, "privacy is given and patience is 10; it must be 0"),
-        (PRIVATE | {"network": Network("cnn2")}, "privacy is given and network is cnn2; it must be mlp1 or cnn1"),
+        ({"privacy": DifferentialPrivacy(1.0)}, "privacy is set and patience is 10; it must be 0"),
+        (PRIVATE | {"network": Network("cnn2")}, "privacy is set and network is cnn2; it must be mlp1 or cnn1"),
         (PRIVATE | {"choice": "self-influence"}, CHOSEN_WITH_PRIVACY),
         (
             {"width": 0.5, "network": Network("densenet100")},
@@ -90,7 +90,7 @@ def test_conflicts_of_bets(settings: dict[str, Any], message: str) -> None:
         ),
         ({"given.shape": "28,28,2"}, "shape is (28, 28, 2); it must be height, width and 1 or 3 channels"),
         ({"given.models": ()}, "models is empty; it must name at least one file"),
-        ({"given.secret": "short"}, "secret has 5 characters; it must have at least 16"),
+        ({"given.secret": "short"}, "secret has 5 characters; expected at least 16"),
         (
             {"given.models": "m.pt", "given.secret": "0" * 16},
             "secret is given with models; it must be left out",

@@ -49,7 +49,7 @@ def test_parts_of_an_object_have_no_say() -> None:
         ("<ymax>4</ymax>", "<ymax>nan</ymax>", "ymax of its object 1 is 'nan'; it must be pixels of a picture"),
         ("<width>9</width>", "", "its size has no width"),
         ("<annotation>", "<!DOCTYPE annotation><annotation>", "it declares a document type"),
-        ("<annotation>", "<annotation>" + "<part>" * 16, "it has more than 16 elements inside one another"),
+        ("<annotation>", "<annotation>" + "<part>" * 16, "its elements are nested more than 16 deep"),
         ("<annotation>", "<annotation>" + " " * LARGEST, "it has more than 1048576 bytes"),
     ],
 )
@@ -76,7 +76,7 @@ def test_a_damaged_file_is_read_or_refused(data: st.DataObject) -> None:
 def test_encodings_that_cannot_be_read_are_said_in_a_line(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "a.xml"
     path.write_bytes(f'<?xml version="1.0" encoding="{encoding}"?><annotation/>'.encode())
-    with pytest.raises(DatasetError, match=r"a\.xml is no annotation of boxes: .+"):
+    with pytest.raises(DatasetError, match=r"a\.xml is not an annotation of boxes: .+"):
         read(path)
 
 
@@ -85,7 +85,7 @@ def test_entities_are_never_followed(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("5")
     path.write_text(f'<!DOCTYPE a [<!ENTITY x SYSTEM "{secret.as_uri()}">]><annotation>&x;</annotation>', "utf-16")
-    with pytest.raises(DatasetError, match=r"a\.xml is no annotation of boxes: it declares a document type"):
+    with pytest.raises(DatasetError, match=r"a\.xml is not an annotation of boxes: it declares a document type"):
         read(path)
     with pytest.raises(expat.ExpatError):
         parse_annotation(b"<annotation>&x;</annotation>")

@@ -113,15 +113,13 @@ def test_pictures_for_validation_are_told_apart(folder: Path, told: Callable[[Pa
 
 def test_validation_without_classes_is_refused(folder: Path) -> None:
     trees.validation(folder, "val")
-    with pytest.raises(
-        DatasetError, match=r"00000001\.JPEG is in none of LOC_val_solution\.csv, its annotations and ILSV"
-    ):
+    with pytest.raises(DatasetError, match=r"00000001\.JPEG is not in LOC_val_solution\.csv, its annotations or ILSV"):
         given(folder)
 
 
 def test_the_release_in_engram_data_has_its_own_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
-        DatasetError, match=r"data set 'imagenet' not found: ENGRAM_DATA is not set; .*or unpack what h"
+        DatasetError, match=r"data set 'imagenet' not found: ENGRAM_DATA is not set; .*or unpack ILSVRC2012 from h"
     ):
         pin(Dataset("imagenet"))
     monkeypatch.setenv("ENGRAM_DATA", str(folder.parent))
@@ -157,20 +155,24 @@ def test_pixels_are_taken_as_they_are_stored_whatever_their_exif_tag_says(folder
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        (f"train/{FISH}/{FISH}_0.JPEG", "text", f"{FISH}_0.JPEG cannot be read as a picture: cannot identify image"),
+        (f"train/{FISH}/{FISH}_0.JPEG", "text", f"{FISH}_0.JPEG cannot be read as an image: cannot identify image"),
         (
             f"Annotation/{FISH}/{FISH}_0.xml",
             "<annotation>",
-            f"{FISH}_0.xml is no annotation of boxes: no element found",
+            f"{FISH}_0.xml is not an annotation of boxes: no element found",
         ),
         (
             f"Annotation/{FISH}/{FISH}_0.xml",
             '<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>',
-            f"{FISH}_0.xml is no annotation of boxes: it declares a document type",
+            f"{FISH}_0.xml is not an annotation of boxes: it declares a document type",
         ),
-        (f"train/{FISH}/notes.txt", "", r"notes.txt does not belong there; .* must hold .jpeg, .jpg, .png alone"),
-        ("train/cats/1.JPEG", "", r"cats is no class of ImageNet's; .*train must hold folders such as n01440764 alone"),
-        (f"train/{SHARK}/{FISH}_1.JPEG", jpeg(picture(3)), f"has two pictures called {FISH}_1: train/{FISH}"),
+        (f"train/{FISH}/notes.txt", "", r"notes.txt is unexpected; .* must contain only .jpeg, .jpg, .png"),
+        (
+            "train/cats/1.JPEG",
+            "",
+            r"cats is not a class of ImageNet; .*train must contain only folders such as n01440764",
+        ),
+        (f"train/{SHARK}/{FISH}_1.JPEG", jpeg(picture(3)), f"has two images named {FISH}_1: train/{FISH}"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(folder: Path, name: str, content: bytes | str, says: str) -> None:
@@ -182,7 +184,7 @@ def test_what_is_wrong_is_said_in_one_line(folder: Path, name: str, content: byt
 
 def test_a_class_without_pictures_is_refused(folder: Path) -> None:
     (folder / "train" / "n02000000").mkdir()
-    with pytest.raises(DatasetError, match="n02000000 has no pictures"):
+    with pytest.raises(DatasetError, match="n02000000 has no images"):
         given(folder)
 
 
@@ -197,7 +199,7 @@ def test_a_folder_that_is_no_imagenet_is_said_so(folder: Path, tmp_path: Path) -
 
 def test_boxed_pictures_are_no_images(folder: Path) -> None:
     with pytest.raises(
-        DatasetError, match="holds boxed pictures of many sizes; as images of one size a folder or list"
+        DatasetError, match="contains boxed images of different sizes; for images of one size, use folder"
     ):
         load(pin(Dataset(f"imagenet:{folder}")))
 
@@ -212,7 +214,7 @@ def test_files_are_read_through_once(folder: Path, monkeypatch: pytest.MonkeyPat
     path = picture_files.index_path(data.digest)
     path.write_bytes(path.read_bytes()[:-100])
     monkeypatch.setattr(catalog, "_boxed", {})
-    with pytest.raises(DatasetError, match="is no annotation of boxes"):
+    with pytest.raises(DatasetError, match="is not an annotation of boxes"):
         load_with_boxes(data)
 
 
@@ -237,7 +239,7 @@ def test_a_picture_that_has_changed_is_noticed(folder: Path) -> None:
     data = pin(Dataset(f"imagenet:{folder}"))
     pictures = load_with_boxes(data)
     saved(folder / "train" / FISH / f"{FISH}_1.JPEG", jpeg(picture(2)))
-    with pytest.raises(DatasetError, match=r"_1\.JPEG has changed since the data set was opened; begin anew"):
+    with pytest.raises(DatasetError, match=r"_1\.JPEG has changed since the data set was opened; start the run again"):
         pictures.picture(1)
 
 

@@ -172,7 +172,7 @@ def test_validation_is_what_is_left_over_at_most_a_fifth() -> None:
     left = split_pictures(of, Partition(per_class=5, public=56))
     assert per_class(of, left.rows("validation")) == [2, 2]
     none = split_pictures(of, Partition(per_class=5, public=0))
-    with pytest.raises(DatasetError, match="no pictures are left for validation; take fewer in X"):
+    with pytest.raises(DatasetError, match="no images remain for validation; use fewer in X"):
         none.rows("validation")
     assert per_class(of, split_pictures(of, Partition(per_class=5, public=0, validation=6)).rows("validation")) == [
         3,
@@ -183,9 +183,9 @@ def test_validation_is_what_is_left_over_at_most_a_fifth() -> None:
 @pytest.mark.parametrize(
     ("partition", "says"),
     [
-        (Partition(per_class=18), "class 'b' has 4 boxed pictures and 15 others, too few for 18 in A and 18 in B; "),
-        (Partition(per_class=5, public=99), r"X \(public\) is 99; beside training sets of 5 per class only 42 pict"),
-        (Partition(per_class=5, public=1, validation=44), "validation is 44; beside training sets of 5 per class only"),
+        (Partition(per_class=18), "class 'b' has 4 boxed images and 15 others, too few for 18 in A and 18 in B; "),
+        (Partition(per_class=5, public=99), r"X \(public\) is 99; with training sets of 5 per class, only 42 images"),
+        (Partition(per_class=5, public=1, validation=44), "validation is 44; with training sets of 5 per class, only"),
     ],
 )
 def test_too_few_pictures_are_said_in_one_line(partition: Partition, says: str) -> None:
@@ -197,10 +197,10 @@ def test_too_few_pictures_are_said_in_one_line(partition: Partition, says: str) 
 
 def test_a_part_that_is_not_there_is_missed_when_it_is_asked_for() -> None:
     parts = split_pictures(pictures([20], [0]), Partition(per_class=7, public=3))
-    with pytest.raises(DatasetError, match=r"too few pictures for other A of 7 per class beside A, B and X; take few"):
+    with pytest.raises(DatasetError, match=r"too few images for other A of 7 per class next to A, B and X; use few"):
         parts.rows("other A")
     assert len(parts.rows("validation")) == 3  # what was too little for others
-    with pytest.raises(ValueError, match="'X' is not attacked; A, B, other A, other B can be"):
+    with pytest.raises(ValueError, match="'X' cannot be attacked; expected one of A, B, other A, other B"):
         parts.rows_to_attack("X")
     with pytest.raises(ValueError, match="part is 'C'; it must be one of A, B, other A"):
         parts.rows("C")  # type: ignore[arg-type]
@@ -248,7 +248,7 @@ def test_a_part_that_a_table_does_not_give_is_missed_when_it_is_asked_for() -> N
     of = pictures([12, 9], [20, 30])
     parts = split_pictures(given_as(of, np.resize(["trained", "public"], len(of.ids))), Partition())
     assert len(parts.rows("A"))
-    with pytest.raises(DatasetError, match="no pictures of the data are of part 'held out', which B is"):
+    with pytest.raises(DatasetError, match="the data have no images of part 'held out', which B requires"):
         parts.rows("B")
 
 

@@ -83,7 +83,7 @@ def test_a_cache_without_room_is_said_in_one_line(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "file" / "below"))
     with pytest.raises(
-        DatasetError, match="cannot be written: Not a directory; set ENGRAM_CACHE to a folder with room"
+        DatasetError, match="cannot be written: Not a directory; set ENGRAM_CACHE to a folder with free space"
     ):
         pictures.squares(ROWS, 20)
 

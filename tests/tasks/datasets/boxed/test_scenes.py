@@ -152,12 +152,12 @@ def test_the_images_of_the_data_set_stay_what_they_were() -> None:
 
 def test_correlation_is_for_scenes_alone() -> None:
     with pytest.raises(
-        ValueError, match=r"correlation is 0\.5 with data set 'digits'; it must be 0, for only digits-on"
+        ValueError, match=r"correlation is 0\.5 with data set 'digits'; it must be 0, since only digits-on"
     ):
         load_with_boxes(Dataset("digits"), 0.5)
     with pytest.raises(ValueError, match=r"correlation is 1\.5; it must be a share from 0 to 1"):
         load_with_boxes(DATA, 1.5)
-    with pytest.raises(DatasetError, match="data set 'digits' holds no boxed pictures; digits-on-photos, imag"):
+    with pytest.raises(DatasetError, match="data set 'digits' contains no boxed images; use digits-on-photos, imag"):
         load_with_boxes(Dataset("digits"))
     with pytest.raises(DatasetError, match="is not the one that was pinned"):
         load_with_boxes(Dataset("digits-on-photos", "abc"))

@@ -93,7 +93,7 @@ def test_numbers_are_labels_in_their_order(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("path", r"has the columns path; it must have path, label, left, top, right, bottom and, if wished, part"),
+        ("path", r"has the columns path; it must have path, label, left, top, right, bottom and, optionally, part"),
         ("path,label\n", r"boxes\.csv has the columns path, label; it must have path, label, left"),
         (f"{COLUMNS}\n", r"boxes\.csv has no rows"),
         (f"{COLUMNS}\nscans/0.jpg,a,1,2\n", "line 2 has 4 values; it must have 6"),
@@ -106,21 +106,21 @@ def test_numbers_are_labels_in_their_order(folder: Path) -> None:
         (f"{COLUMNS}\nscans/0.jpg,a,5,2,3,4\n", "line 2: the box is 5, 2, 3, 4; left must be below right, top below b"),
         (
             f"{COLUMNS}\nscans/0.jpg,a,1,2,3,4\nscans/0.jpg,b,1,2,3,4\n",
-            r"line 3: label of scans/0\.jpg is 'b', and 'a'",
+            r"line 3: label of scans/0\.jpg is 'b', but 'a'",
         ),
         (
             f"{COLUMNS}\nscans/0.jpg,a,1,2,3,4\nscans/0.jpg,a,,,,\n",
-            r"line 3 names scans/0\.jpg again, after .*line 2; s",
+            r"line 3 names scans/0\.jpg again, after .*line 2; if an image has s",
         ),
         (
             f"{COLUMNS}\nscans/0.jpg,a,,,,\n./scans/0.jpg,a,,,,\n",
-            r"as \./scans/0\.jpg and as scans/0\.jpg; write it in",
+            r"as \./scans/0\.jpg and as scans/0\.jpg; use one",
         ),
         (
             f"{COLUMNS},part\nscans/0.jpg,a,1,2,3,4,test\n",
             f"line 2: part is 'test'; it must be one of {GIVEN_PARTS[0]}",
         ),
-        (f"{COLUMNS}\nboxes.csv,a,1,2,3,4\n", r"boxes\.csv cannot be read as a picture: cannot identify image file"),
+        (f"{COLUMNS}\nboxes.csv,a,1,2,3,4\n", r"boxes\.csv cannot be read as an image: cannot identify image file"),
         (f'{COLUMNS}\n"scans', r"boxes\.csv cannot be read as CSV: unexpected end of data"),
     ],
 )
@@ -131,7 +131,7 @@ def test_what_is_wrong_is_said_in_one_line(folder: Path, text: str, says: str) -
 
 
 def test_other_files_are_refused(folder: Path) -> None:
-    with pytest.raises(DatasetError, match=r"0\.jpg is no table of boxed pictures; it must end in \.csv or \.parquet"):
+    with pytest.raises(DatasetError, match=r"0\.jpg is not a table of boxed images; it must end in \.csv or \.parquet"):
         pin(Dataset(f"boxed:{folder / 'scans' / '0.jpg'}"))
     with pytest.raises(DatasetError, match=r"no file .*none\.csv"):
         pin(Dataset(f"boxed:{folder / 'none.csv'}"))
@@ -144,7 +144,7 @@ def test_one_picture_under_two_names_is_refused(folder: Path) -> None:
     (folder / "linked").symlink_to(folder)
     name = next(folder.rglob("*.jpg")).relative_to(folder)
     text = f"path,label,left,top,right,bottom,part\n{name},a,,,,,trained\nlinked/{name},a,,,,,held out\n"
-    with pytest.raises(DatasetError, match="write it in one way"):
+    with pytest.raises(DatasetError, match="use one spelling"):
         given(folder, text)
 
 
@@ -156,4 +156,4 @@ def test_equal_files_are_copies_and_change_the_digest(folder: Path) -> None:
     copied = given(folder, f"{COLUMNS}\n{rows(ROWS)}")
     assert copied.first_copies.tolist() == [0, 1, 0]
     (note,) = data_notes(pin(Dataset(f"boxed:{folder / 'boxes.csv'}")), {})
-    assert "1 groups of exact copies among the pictures (2 pictures)" in note
+    assert "1 groups of exact copies among the images (2 images)" in note

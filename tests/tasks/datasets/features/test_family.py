@@ -96,7 +96,7 @@ def test_names_of_the_users_own_are_taken_in_the_case_of_the_words(tmp_path: Pat
     with pytest.raises(ValueError, match="count is 3; it must be at most 2: no more features of the family"):
         family(JANE, replace(config, count=3), seed=1)
     path.write_text("\n")
-    with pytest.raises(ValueError, match=r"names\.txt has no names; it must have one a line"):
+    with pytest.raises(ValueError, match=r"names\.txt has no names; it must have one per line"):
         family(JANE, config, seed=1)
 
 
@@ -141,8 +141,8 @@ def test_a_feature_is_drawn_from_the_family_that_is_asked_for(stamp: Picture, tm
         ({"kind": "other"}, "kind is 'other'; it must be one of alike, letters, names"),
         ({"count": 0}, "count is 0; it must be at least 1"),
         ({"kind": "letters"}, "count is 200; it must be at most 25, a letter's other letters"),
-        ({"kind": "names"}, "names is no file, but kind is names; kind must be names where one is given"),
-        ({"names": File("a")}, "names is a file, but kind is alike; kind must be names where one is given"),
+        ({"kind": "names"}, "names is no file, but kind is names; kind must be names if and only if names is a file"),
+        ({"names": File("a")}, "names is a file, but kind is alike; kind must be names if and only if names is a file"),
     ],
 )
 def test_a_family_that_cannot_be_is_refused(fields: dict[str, object], says: str) -> None:
@@ -152,11 +152,11 @@ def test_a_family_that_cannot_be_is_refused(fields: dict[str, object], says: str
 
 
 def test_a_family_that_a_feature_does_not_have_is_refused(stamp: Picture, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="kind is letters, but the words 'JANE DOE' is no letter; it must be alike"):
+    with pytest.raises(ValueError, match="kind is letters, but the words 'JANE DOE' is not a letter; use alike"):
         family(JANE, Family("letters", 9), 1)
-    with pytest.raises(ValueError, match=r"kind is names, but the picture stamp\.png is no words; it must be alike"):
+    with pytest.raises(ValueError, match=r"kind is names, but the picture stamp\.png is not words; use alike"):
         family(stamp, Family("names", 9, File("a")), 1)
-    with pytest.raises(ValueError, match="'\u0436' is no Latin letter; its family must be given, by kind names"):
+    with pytest.raises(ValueError, match="'\u0436' is not a Latin letter; set kind=names and a file of names"):
         family(Words("\u0436"), Family(), 1)
     plain = Picture(saved(np.full((4, 4), 9, np.uint8), tmp_path / "plain.png"))
     with pytest.raises(ValueError, match="count is 200; it must be at most 0: no more features of the family"):

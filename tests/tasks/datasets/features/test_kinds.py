@@ -311,11 +311,11 @@ def test_random_words_have_the_cover_and_another_colour_in_every_pixel() -> None
         ({"words": ""}, "words is ''; it must be one line, without spaces at its ends"),
         ({"words": " J"}, "words is ' J'; it must be one line, without spaces at its ends"),
         ({"words": "J\nD"}, r"words is 'J\nD'; it must be one line, without spaces at its ends"),
-        ({"words": "\u05d0"}, "words is '\u05d0'; it must run from left to right: use a picture instead"),
+        ({"words": "\u05d0"}, "words is '\u05d0'; it must be left-to-right text: use a picture instead"),
         ({"size": 3}, "size is 3; it must be at least 4"),
         ({"top": -1}, "top is -1; it must be at least 0"),
         ({"ink": 256}, "ink is 256; it must be from 0 to 255"),
-        ({"ink": 0, "box": True}, "ink is 0, which nobody sees in a box of 0; it must be at least 1"),
+        ({"ink": 0, "box": True}, "ink is 0, which is invisible in a box of 0; it must be at least 1"),
     ],
 )
 def test_words_that_cannot_be_are_refused(fields: dict[str, object], says: str) -> None:
@@ -328,7 +328,7 @@ def test_words_that_cannot_be_drawn_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="words is 'J\u4e2d'; the font has no '\u4e2d'"):
         replace(JANE, words="J\u4e2d", font=FONT).patch()
     (tmp_path / "no.ttf").write_text("no font")
-    with pytest.raises(ValueError, match=r"no\.ttf is no font that can be read: "):
+    with pytest.raises(ValueError, match=r"no\.ttf is not a readable font: "):
         replace(JANE, font=File(str(tmp_path / "no.ttf"))).patch()
     with pytest.raises(FileError, match="there is no file"):
         replace(JANE, font=File(str(tmp_path / "gone.ttf"))).patch()
@@ -396,7 +396,7 @@ def test_pictures_that_cannot_be_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the feature covers nothing"):
         Picture(stamp, saved(0 * COLOUR, tmp_path / "black.png")).patch()
     (tmp_path / "text.png").write_text("no picture")
-    with pytest.raises(ValueError, match=r"text\.png cannot be read as a picture: cannot identify image file"):
+    with pytest.raises(ValueError, match=r"text\.png cannot be read as an image: cannot identify image file"):
         Picture(File(str(tmp_path / "text.png"))).patch()
     with pytest.raises(ValueError, match="seed is -1; it must be at least 0"):
         Picture(stamp, seed=-1)

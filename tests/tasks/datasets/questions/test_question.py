@@ -77,11 +77,14 @@ def test_records_to_be_answered_have_neither_answers_nor_split(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        (changed(split=None), "record '2' has no split; give each the split train or validation"),
-        (changed(split="test"), "record '2' has the split 'test'; give each the split train or validation"),
-        (RECORDS[:2], "asked.jsonl has no record of the split validation; it needs questions that the model is tr"),
+        (changed(split=None), "record '2' has no split; set split to train or validation"),
+        (changed(split="test"), "record '2' has the split 'test'; set split to train or validation"),
+        (RECORDS[:2], "asked.jsonl has no record of the split validation; add questions that the model is tr"),
         (RECORDS[2:], "asked.jsonl has no record of the split train; "),
-        (changed(split="validation"), "record '2' of the split validation has a context of the split train, too"),
+        (
+            changed(split="validation"),
+            "record '2' of the split validation has a context that is also in the split train",
+        ),
         (changed(answers=[]), r"record '2' has the answers \[\]; they must be a list of at least one text"),
         (changed(answers=["4", " "]), r"record '2' has the answers \['4', ' '\]; "),
         (changed(answers=[None]), r"record '2' has the answers \[None\]; "),
@@ -102,5 +105,7 @@ def test_contexts_of_equal_text_are_one(tmp_path: Path) -> None:
     questions = load_questions(pin(put(tmp_path, twice)))
     assert len({question.context_id for question in questions.train}) == 1
     shared = [RECORDS[0], RECORDS[1] | {"split": "validation", "context_id": "other"}]
-    with pytest.raises(DatasetError, match="record '2' of the split validation has a context of the split train, too"):
+    with pytest.raises(
+        DatasetError, match="record '2' of the split validation has a context that is also in the split train"
+    ):
         load_questions(pin(put(tmp_path, shared)))

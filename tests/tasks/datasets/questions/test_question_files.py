@@ -87,9 +87,9 @@ def test_questions_have_no_shape_and_are_no_images(tmp_path: Path) -> None:
     with pytest.raises(UnknownDataset, match="questions have no shape"):
         pin(Dataset("facts#grey"))
     for each in (name, "facts"):
-        with pytest.raises(DatasetError, match="holds questions and no images"):
+        with pytest.raises(DatasetError, match="contains questions, not images"):
             load(pin(Dataset(each)))
-    with pytest.raises(DatasetError, match="'digits' holds images and no questions"):
+    with pytest.raises(DatasetError, match="'digits' contains images, not questions"):
         load_questions(Dataset("digits"))
 
 
@@ -171,17 +171,17 @@ def test_squad_without_answers_has_no_gold_and_is_read_with_a_flag() -> None:
 
 def test_an_answer_that_is_not_in_its_context_cannot_be_written() -> None:
     (question,) = read_squad(SQUAD, squad_file(asked(id="7", answers=[{"answer_start": 0, "text": "March"}])))
-    with pytest.raises(DatasetError, match="question '7' has an answer that is no piece of its context"):
+    with pytest.raises(DatasetError, match="question '7' has an answer that does not occur in its context"):
         write_squad([question])
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "train-v1.1.json is no JSON: "),
+        (b"{", "train-v1.1.json is not JSON: "),
         (b'{"data": [], "data": []}', "train-v1.1.json has more than one value for 'data'; 1 names are repeated"),
-        (b"\xff\xfe", "train-v1.1.json is no text in UTF-8: "),
-        (b"[" * 100_000, "train-v1.1.json is no JSON: "),
+        (b"\xff\xfe", "train-v1.1.json is not text in UTF-8: "),
+        (b"[" * 100_000, "train-v1.1.json is not JSON: "),
         (b"[]", r"train-v1.1.json is \[\]; it must be an object with the field data"),
         (b'{"version": "1.1"}', "train-v1.1.json has no field data; its fields are version"),
         (b'{"data": 4}', "train-v1.1.json, data is 4; it must be a list"),
@@ -281,7 +281,7 @@ def test_questions_of_a_context_may_be_corrupted_differently() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "drop_dataset_dev.json is no JSON: "),
+        (b"{", "drop_dataset_dev.json is not JSON: "),
         (b'{"p": {}, "p": {}, "q": {}}', "drop_dataset_dev.json has more than one value for 'p'; 1 names are repeated"),
         (b"[]", r"drop_dataset_dev.json is \[\]; it must be an object"),
         (b'{"p": {"qa_pairs": []}}', "drop_dataset_dev.json, p has no field passage; its fields are qa_pairs"),

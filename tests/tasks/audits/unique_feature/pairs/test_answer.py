@@ -264,7 +264,7 @@ def test_of_a_null_it_says_that_nothing_is_to_be_found(golden: Golden) -> None:
     said = found.findings[0].sentence
     golden(said, "said")
     golden(found.steps[0], "found.steps[0]")
-    assert "run the audit itself: burnt=null." in found.steps[1]
+    assert "run the actual audit: burnt=null." in found.steps[1]
 
 
 def test_without_an_interval_the_effect_is_told_and_one_beyond_all_numbers_is_no_error(golden: Golden) -> None:

@@ -70,7 +70,7 @@ def places(config: Any) -> list[str]:
             0.0,
             93,
             "not assessable",
-            "100 of 100 pairs of scores that are compared are equal",
+            "100 of 100 compared pairs of scores are equal",
         ),  # it never sees the feature
         (
             0.0,

@@ -145,7 +145,7 @@ def test_a_model_without_a_dense_first_layer_is_refused(tmp_path: Path) -> None:
 
 def test_a_label_that_the_model_does_not_have_is_refused(files: dict[str, ModelFile]) -> None:
     given = load_model(files["clean"], (28, 28, 1))
-    with pytest.raises(ValueError, match=r"label is 10; the classes of model .*clean.pt are 0 to 9"):
+    with pytest.raises(ValueError, match=r"label is 10; expected a class of model .*clean.pt, 0 to 9"):
         label_gradients(given, load(DIGITS).test_images[:1], 10)
 
 
