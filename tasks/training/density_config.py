@@ -190,7 +190,7 @@ class DensityTraining(Ranged):
             # Batch norm mixes the images of a minibatch, and a user's model may do so too.
             yield f"privacy is set and model is {self.model.name}; it must be vae, whose rows never mix"
         if self.outliers and is_own(self.model.name):
-            yield f"outlier_share is {self.outliers}; it must be 0 for your own model, which may contain such a component"
+            yield f"outlier_share is {self.outliers}; it must be 0 for your own model, which may have such a component"
         yield from recorded_conflicts(self.recorded, self.epochs, first=1)
 
     @property
