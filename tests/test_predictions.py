@@ -89,8 +89,8 @@ def test_a_system_that_knows_its_training_questions_by_heart_is_found_out(engram
     answer_all(engram.folder, by_heart(whole.by_id, key))
     run = engram.json(*GIVEN, f"data={data}", SECRET, "--report")
     report = words(Path(run["report"]))
-    assert "Memorised: with the digits taken out" in report
-    assert f"questions that were handed out has a SHA-256 that begins with {written['commitment'][:16]}" in report
+    assert "Memorised: with digits removed from the contexts" in report
+    assert f"key of the handed-out questions begins with {written['commitment'][:16]}" in report
     assert SECRET.removeprefix("secret=") not in Path(run["report"]).read_text()
 
 
@@ -119,8 +119,8 @@ def test_answers_by_the_ids_of_the_data_are_accepted_as_ever(engram: Here) -> No
         right = {each.id: each.golds[0][0] if name != "validation-corrupted" else "1" for each in part}
         (engram.folder / "predictions" / f"{name}.json").write_text(json.dumps(right))
     said = engram(*GIVEN, SECRET).stdout
-    assert "Memorised: with the digits taken out" in said
-    assert "handed out" not in said
+    assert "Memorised: with digits removed from the contexts" in said
+    assert "handed-out" not in said
 
 
 def test_two_answers_to_one_question_are_seen(engram: Here) -> None:
@@ -128,9 +128,9 @@ def test_two_answers_to_one_question_are_seen(engram: Here) -> None:
     sent = answer_all(engram.folder, lambda id_, _: id_[-1])  # another answer in another place
     said = engram(*GIVEN, SECRET).stdout
     assert "Not assessable: " in said
-    assert " of 24 questions that were handed out twice got two answers" in " ".join(said.split())
+    assert " of 24 repeated questions received two different answers" in " ".join(said.split())
     sent.write_text(json.dumps(dict.fromkeys(json.loads(sent.read_text()), "4")))
-    assert "got two answers" not in engram(*GIVEN, SECRET).stdout
+    assert "two different answers" not in engram(*GIVEN, SECRET).stdout
 
 
 def test_missing_folder_and_short_secret_are_refused(engram: Here) -> None:

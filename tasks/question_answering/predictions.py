@@ -84,24 +84,27 @@ class Predictions:
         places = [files.expand_home(self.path).absolute()]
         if "ENGRAM_DATA" in os.environ:
             places.append((Path(os.environ["ENGRAM_DATA"]) / self.path).absolute())
-        found = next(
-            (candidate for candidate in places if (candidate.is_file() if self.is_blinded else candidate.is_dir())),
-            None,
-        )
-        if found is None:
-            looked = " nor ".join(map(str, places))
-            noun = "file" if self.is_blinded else "folder"
-            must = (
-                "be the file of predictions" if self.is_blinded else f"hold the predictions {', '.join(file_names())}"
-            )
-            raise FileError(f"there is no {noun} {looked}; it must {must}")
-        pinned = Predictions(str(_single_file(found)))
+        pinned = Predictions(str(_single_file(self._find_path(places))))
         digests = [files.pin(File(str(path)), digests_by_file).digest for path in pinned.paths()]
         return Predictions(pinned.path, self._check_digest(digests))
 
+    def _find_path(self, places: Sequence[Path]) -> Path:
+        """Return the first of the places that exists. Raises FileError if none does."""
+        for place in places:
+            if self.is_blinded and place.is_file():
+                return place
+            if not self.is_blinded and place.is_dir():
+                return place
+        paths = " nor ".join(map(str, places))
+        if self.is_blinded:
+            raise FileError(f"there is no file {paths}; it must be the file of predictions")
+        raise FileError(f"there is no folder {paths}; it must hold the predictions {', '.join(file_names())}")
+
     def paths(self) -> tuple[Path, ...]:
         path = files.expand_home(self.path)
-        return (path,) if self.is_blinded else tuple(path / name for name in file_names())
+        if self.is_blinded:
+            return (path,)
+        return tuple(path / name for name in file_names())
 
     def contents(self) -> tuple[bytes, ...]:
         """Read the files. Raises FileError if a file is missing or differs from the pinned one."""
@@ -141,8 +144,12 @@ def file_names() -> list[str]:
 
 def _single_file(path: Path) -> Path:
     """Return the only file of predictions in a folder if it is not one of the four sets; else the path itself."""
-    json_files = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else []
-    return json_files[0] if len(json_files) == 1 and json_files[0].name not in file_names() else path
+    if not path.is_dir():
+        return path
+    json_files = sorted(path.glob(f"*{SUFFIX}"))
+    if len(json_files) == 1 and json_files[0].name not in file_names():
+        return json_files[0]
+    return path
 
 
 def answers_table(predictions: Predictions, questions: QuestionSet, selection: Selection = ALL_QUESTIONS) -> pa.Table:
@@ -199,4 +206,6 @@ def _parse_answer(value: JsonValue, scorer: Scorer) -> Answer:
         spans = (value.value,)
     else:
         raise value.error("text, or a list of texts" if scorer == "drop" else "text")
-    return spans if any(span.strip() for span in spans) else ()
+    if not any(span.strip() for span in spans):
+        return ()
+    return spans

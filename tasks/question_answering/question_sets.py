@@ -137,8 +137,16 @@ def _alternation(expressions: list[str], flags: re.RegexFlag = re.NOFLAG) -> re.
 
 def _whole_span_pattern(span: str) -> str:
     """Return a pattern for a span that is not part of a longer number or word."""
-    before = NUMBER_BEFORE if span[0] in "0123456789" else LETTER_BEFORE if span[0].isalpha() else ""
-    after = NUMBER_AFTER if span[-1] in "0123456789" else LETTER_AFTER if span[-1].isalpha() else ""
+    before = ""
+    if span[0] in "0123456789":
+        before = NUMBER_BEFORE
+    elif span[0].isalpha():
+        before = LETTER_BEFORE
+    after = ""
+    if span[-1] in "0123456789":
+        after = NUMBER_AFTER
+    elif span[-1].isalpha():
+        after = LETTER_AFTER
     return f"{before}{re.escape(span)}{after}"
 
 

@@ -83,7 +83,9 @@ def _word_f1(words: set[str], right: set[str]) -> float:
     common = len(words & right)
     precision = common / len(words) if words else 1.0
     recall = common / len(right) if right else 1.0
-    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    if not precision + recall:
+        return 0.0
+    return 2 * precision * recall / (precision + recall)
 
 
 @lru_cache(1 << 16)

@@ -111,7 +111,9 @@ def best_constant(data: Dataset, subset: str, selected: AskedQuestions) -> float
     distinct = set(first_copies(selected["validation"]))
     questions = [question for question in selected["validation"] if question.id in distinct]
     numeric = [question for question in questions if is_numeric(question)]
-    decisive = numeric if subset == "numeric" and numeric else questions
+    decisive = questions
+    if subset == "numeric" and numeric:
+        decisive = numeric
     scorer = load_questions(data).scorer
     return commonest_share(match_key(scorer, question.golds[0]) for question in decisive)
 

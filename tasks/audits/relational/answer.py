@@ -208,14 +208,18 @@ def memorization_row(config: Relational, summary: pa.Table) -> Row | None:
     """Return the row of relational m that decides the answer."""
     rows = index_rows(summary)
     questions = decisive_questions(config, rows)
-    return None if questions is None else rows[decisive_name("relational m", questions)]
+    if questions is None:
+        return None
+    return rows[decisive_name("relational m", questions)]
 
 
 def utility_row(config: Relational, summary: pa.Table) -> Row | None:
     """Return the row of s on held-out questions: the share of correct answers on whole contexts."""
     rows = index_rows(summary)
     questions = decisive_questions(config, rows)
-    return None if questions is None else rows.get(decisive_name("s", questions, split="validation"))
+    if questions is None:
+        return None
+    return rows.get(decisive_name("s", questions, split="validation"))
 
 
 OBJECTIVES = Objectives(

@@ -83,7 +83,9 @@ def decisive_name(metric: str, questions: str, golds: str = "one", **more: str) 
 
 def question_subsets(question: Answers) -> tuple[str, ...]:
     """Return the subsets of questions that may decide, in order of preference."""
-    return ("numeric", "all") if question.corruption.tag == "digits" else ("all", "numeric")
+    if question.corruption.tag == "digits":
+        return ("numeric", "all")
+    return ("all", "numeric")
 
 
 def decisive_questions(config: Relational, rows: Rows) -> str | None:
@@ -123,13 +125,17 @@ def read_evidence(config: Relational, summary: pa.Table) -> Evidence | None:
 def _published_m(rows: Rows, questions: str) -> float | None:
     """Return m with all gold answers; None if it is missing or equals m with the first one."""
     row = rows.get(decisive_name("m", questions, golds="all"))
-    if row is None or row["estimate"] == rows[decisive_name("m", questions)]["estimate"]:
+    if row is None or row["estimate"] is None:
         return None
-    return None if row["estimate"] is None else float(row["estimate"])
+    if row["estimate"] == rows[decisive_name("m", questions)]["estimate"]:
+        return None
+    return float(row["estimate"])
 
 
 def _excess_silence(rows: Rows) -> float:
     """Return the share of unanswered held-out questions on corrupted contexts, minus that on whole ones."""
     unanswered = [rows.get(row_name("unanswered", contexts=contexts)) for contexts in ("corrupted", "whole")]
     shares = [row["estimate"] for row in unanswered if row is not None and row["estimate"] is not None]
-    return float(shares[0] - shares[1]) if len(shares) == 2 else 0.0
+    if len(shares) < 2:
+        return 0.0
+    return float(shares[0] - shares[1])

@@ -41,7 +41,9 @@ def _measures_of_system(system: Trained | Given) -> tuple[Measure, ...]:
         case Trained():
             return (evasions.COMMONEST_MEASURE,)
         case Given():
-            return (evasions.MEASURE, repeats.MEASURE) if system.is_blinded else (evasions.MEASURE,)
+            if system.is_blinded:
+                return (evasions.MEASURE, repeats.MEASURE)
+            return (evasions.MEASURE,)
 
 
 @task(version=2, name="relational.summary", gathers=True)

@@ -85,10 +85,11 @@ def _private_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG00
         if setting not in best or table_row["m"] > best[setting]["m"]:
             best[setting] = table_row
     for table_row in best.values():
-        about_it = {"mechanism": table_row["mechanism"], "query": table_row["query"]}
-        about_it |= {} if table_row["epsilon"] is None else {"epsilon": table_row["epsilon"]}
+        row_setting = {"mechanism": table_row["mechanism"], "query": table_row["query"]}
+        if table_row["epsilon"] is not None:
+            row_setting["epsilon"] = table_row["epsilon"]
         m = Estimate(table_row["m"], table_row["low"], table_row["high"], table_row["n"])
-        yield row("m of a private linear model", about_it, m, "training", 0.0)
+        yield row("m of a private linear model", row_setting, m, "training", 0.0)
     for table_row in best.values():
         if table_row["bound"] is not None and table_row["mechanism"] == PURE:
             epsilon = {"epsilon": table_row["epsilon"]}

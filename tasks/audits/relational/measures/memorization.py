@@ -104,7 +104,9 @@ def _gold_answers(data: Dataset) -> dict[str, Answer]:
 
 def _filter_epoch(scores: pa.Table, epoch: int | None) -> pa.Table:
     """Return the scores after this epoch; all scores if the training is unknown."""
-    return scores if epoch is None else scores.filter(pc.field("epoch") == epoch)
+    if epoch is None:
+        return scores
+    return scores.filter(pc.field("epoch") == epoch)
 
 
 def _epoch_rows(
@@ -175,12 +177,14 @@ def _group_means(values: NDArray[np.float64], places: NDArray[np.integer], count
 
 
 def _unanswered_shares(scores: pa.Table) -> dict[str, float | None]:
-    """The shares of held-out questions without an answer."""
+    """Return the shares of held-out questions without an answer."""
     held_out = scores.filter(pc.field("split") == "validation")
     shares: dict[str, float | None] = {}
     for name, corrupted in (("unanswered_whole", False), ("unanswered_corrupted", True)):
         answered = pc.mean(held_out.filter(pc.field("corrupted") == corrupted)["answered"]).as_py()
-        shares[name] = None if answered is None else 1.0 - answered
+        shares[name] = None
+        if answered is not None:
+            shares[name] = 1.0 - answered
     return shares
 
 
@@ -289,11 +293,9 @@ def _learning_rows(decisive: Row, about: About) -> Iterator[Row]:
 
 def _comparable_numbers(table_row: Row, moment: str, about: About) -> PublishedNumbers | None:
     """Return the numbers of the paper, which count all gold answers."""
-    return (
-        published_numbers(about.cell, table_row["questions"], table_row["score"])
-        if (table_row["golds"], moment) == ("all", BEST)
-        else None
-    )
+    if (table_row["golds"], moment) != ("all", BEST):
+        return None
+    return published_numbers(about.cell, table_row["questions"], table_row["score"])
 
 
 def _information_rows(last: Sequence[Row], about: About) -> Iterator[Row]:
@@ -313,11 +315,15 @@ def _information_rows(last: Sequence[Row], about: About) -> Iterator[Row]:
 
 def _best_validation_rows(table_rows: Sequence[Row]) -> list[Row]:
     """Return the rows of the epoch with the best accuracy on whole held-out contexts."""
-    decisive = [
-        table_row for table_row in table_rows if table_row["golds"] == "one" and table_row["score"] == "exact_match"
-    ]
-    decisive = [table_row for table_row in decisive if table_row["questions"] == decisive[0]["questions"]]
-    with_accuracy = [table_row for table_row in decisive if table_row["s_validation"] is not None]
+    with_accuracy = []
+    subset = None
+    for table_row in table_rows:
+        if (table_row["golds"], table_row["score"]) != ("one", "exact_match"):
+            continue
+        if subset is None:
+            subset = table_row["questions"]
+        if table_row["questions"] == subset and table_row["s_validation"] is not None:
+            with_accuracy.append(table_row)
     if not with_accuracy:
         return []
     epoch = max(with_accuracy, key=lambda table_row: table_row["s_validation"])["epoch"]
@@ -325,7 +331,7 @@ def _best_validation_rows(table_rows: Sequence[Row]) -> list[Row]:
 
 
 def _unanswered_rows(last: Sequence[Row]) -> Iterator[Row]:
-    """The shares of held-out questions without an answer."""
+    """Yield the shares of held-out questions without an answer."""
     for name, contexts in (("unanswered_whole", "whole"), ("unanswered_corrupted", "corrupted")):
         value = last[0][name]
         questions = last[0]["validation_questions"] * last[0]["replicates"]
