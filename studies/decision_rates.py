@@ -134,7 +134,7 @@ REMEMBERED = (0.1, 0.12, 0.15, 0.3, 0.6)
 
 def judge_readers(seed: int, _store: Path) -> Answers:
     """The answers about simulated owners who remember a share of the training questions."""
-    size = relational_evasion.size(tiny=False, seed=seed, trained=0)
+    size = relational_evasion.size(tiny=False, seed=seed, readers=0)
     answers = {}
     for share in (relational_evasion.GUESSED, *REMEMBERED):
         chance = random.Random(f"{seed} {share}")
@@ -309,12 +309,12 @@ def describe_smallest(rates: Sequence[DecisionRate], audit: str) -> Iterator[str
     """A sentence for each study of an audit: the smallest amount that is found often enough."""
     for evidence in dict.fromkeys(rate.evidence for rate in rates if rate.audit == audit):
         holders = [rate for rate in rates if (rate.audit, rate.evidence) == (audit, evidence) and not rate.is_innocent]
-        found = None
+        smallest = None
         for rate in reversed(holders):
             if rate.accused < POWER * rate.audits:
                 break
-            found = rate
-        result = "none of the amounts tried" if found is None else f"{found.subject}, {format_found(found)}"
+            smallest = rate
+        result = "none of the amounts tried" if smallest is None else f"{smallest.subject}, {format_found(smallest)}"
         yield f"{result} ({evidence})."
 
 
@@ -361,15 +361,15 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--store", type=Path, help="keep trainings here, and reuse them")
     parser.add_argument("--page", action="store_true", help="render the page without measuring")
     options = parser.parse_args(arguments)
-    known = audits_of(STUDIES)
-    unknown = sorted(set(options.audits) - set(known))
+    known_audits = audits_of(STUDIES)
+    unknown = sorted(set(options.audits) - set(known_audits))
     if unknown:
-        parser.error(f"unknown audit: {', '.join(unknown)}. Known are {', '.join(known)}")
+        parser.error(f"unknown audit: {', '.join(unknown)}. Known are {', '.join(known_audits)}")
     rates = read_rates()
     with tempfile.TemporaryDirectory() as folder:
         store = options.store or Path(folder)
-        chosen = [study for study in STUDIES if not options.audits or study.audit in options.audits]
-        for study in [] if options.page else chosen:
+        chosen_studies = [study for study in STUDIES if not options.audits or study.audit in options.audits]
+        for study in [] if options.page else chosen_studies:
             seeds = range(options.first, options.first + (2 if options.tiny else options.seeds))
             measured = list(measure(study, seeds, store))
             rates = replace_study(rates, measured)
@@ -384,7 +384,7 @@ def main(arguments: Sequence[str]) -> None:
 def replace_study(rates: Sequence[DecisionRate], measured: Sequence[DecisionRate]) -> list[DecisionRate]:
     """All rows with those of one study replaced, in the order of STUDIES."""
     study = measured[0].audit, measured[0].evidence
-    kept = [rate for rate in rates if (rate.audit, rate.evidence) != study]
-    order = [(each.audit, each.evidence) for each in STUDIES]
-    known = [rate for rate in [*kept, *measured] if (rate.audit, rate.evidence) in order]
-    return sorted(known, key=lambda rate: order.index((rate.audit, rate.evidence)))
+    other_rates = [rate for rate in rates if (rate.audit, rate.evidence) != study]
+    order = [(item.audit, item.evidence) for item in STUDIES]
+    ordered_rates = [rate for rate in [*other_rates, *measured] if (rate.audit, rate.evidence) in order]
+    return sorted(ordered_rates, key=lambda rate: order.index((rate.audit, rate.evidence)))

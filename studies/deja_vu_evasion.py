@@ -80,9 +80,11 @@ class Size:
 
 
 def size(tiny: bool, seed: int) -> Size:
-    given = Given(EncoderTable(File("sent.parquet"), 20 if tiny else 100), ReferenceTable(File("reference.parquet")))
+    given_tables = Given(
+        EncoderTable(File("sent.parquet"), 20 if tiny else 100), ReferenceTable(File("reference.parquet"))
+    )
     per_class = 5 if tiny else 15
-    config = replace(QUICKSTART, per_class=per_class, public=300, retrieval=None, encoders=given, seed=seed)
+    config = replace(QUICKSTART, per_class=per_class, public=300, retrieval=None, encoders=given_tables, seed=seed)
     return Size(config, 2 if tiny else 20)
 
 
@@ -90,11 +92,11 @@ def judge(config: DejaVu, memory: bool, change: str, seed: int) -> tuple[str, st
     """The answers about one owner, as before and now."""
     config = replace(config, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
-        given = write_tables(config, memory, change, seed, Path(folder))
-        config = replace(config, encoders=given)
-        tables = [job.function(job.config, ()) for job in given_jobs(config, given, attack(config))]
-        sent, _ = given.tables
-        agreed = agreement(Repeats(attack(config), given.repeated, sent), ())
+        given_tables = write_tables(config, memory, change, seed, Path(folder))
+        config = replace(config, encoders=given_tables)
+        tables = [job.function(job.config, ()) for job in given_jobs(config, given_tables, attack(config))]
+        table, _ = given_tables.tables
+        agreed = agreement(Repeats(attack(config), given_tables.repeated, table), ())
     k = config.k[0]
     about = About(config.confident, config.asked_layers[0], k, config.training.last_epoch, given=True)
     scored = scores(Scoring(config.confident, RESAMPLES, PARTINGS, seed, True), [inferences(Voting((k,)), tables)])
@@ -110,17 +112,24 @@ def judge(config: DejaVu, memory: bool, change: str, seed: int) -> tuple[str, st
 def write_tables(config: DejaVu, memory: bool, change: str, seed: int, folder: Path) -> Given:
     """The tables of the owner and of the reference, as they are sent."""
     pictures = load_with_boxes(config.data, config.correlation)
-    handed = handed_out(crops_of(attack(config), pictures), pictures, repeated_images(config))
-    (_, crops), (_, public) = handed.sets(pictures)
-    shown = [np.concatenate([*each.pixels()]) for each in (crops, public)]
-    encoders = [remembering(config, sets, seed + at) for at, sets in enumerate((("A",) if memory else (), (), ()))]
+    order = handed_out(crops_of(attack(config), pictures), pictures, repeated_images(config))
+    (_, crops), (_, public) = order.sets(pictures)
+    pixel_sets = [np.concatenate([*item.pixels()]) for item in (crops, public)]
+    encoders = [
+        remembering(config, sets, seed + index) for index, sets in enumerate((("A",) if memory else (), (), ()))
+    ]
     with torch.no_grad():
-        own, clean, other = ([encoder(pixels_of(each)).numpy() for each in shown] for encoder in encoders)
-    whole = handed.crop_order >= len(handed.crop_order) - len(handed.repeated)
-    changed = CHANGES[change](Sent(own[0], clean[0], whole, np.random.default_rng(seed)))
-    ids = [f"{name}/{row:06d}.png" for name, sent in handed.sets(pictures) for row in range(sent.count)]
+        owner_embeddings, clean_embeddings, other_embeddings = (
+            [encoder(pixels_of(item)).numpy() for item in pixel_sets] for encoder in encoders
+        )
+    is_whole = order.crop_order >= len(order.crop_order) - len(order.repeated)
+    changed = CHANGES[change](Sent(owner_embeddings[0], clean_embeddings[0], is_whole, np.random.default_rng(seed)))
+    ids = [f"{name}/{row:06d}.png" for name, image_set in order.sets(pictures) for row in range(image_set.count)]
     files = []
-    for name, embeddings in (("embeddings", [changed, own[1]]), ("reference_embeddings", other)):
+    for name, embeddings in (
+        ("embeddings", [changed, owner_embeddings[1]]),
+        ("reference_embeddings", other_embeddings),
+    ):
         path = folder / f"{name}.parquet"
         pq.write_table(pa.table({"image": ids, "embedding": list(np.concatenate(embeddings))}), path)
         files.append(File(str(path)))
@@ -132,27 +141,27 @@ def repeated_images(config: DejaVu) -> int:
     return config.encoders.repeated if isinstance(config.encoders, Given) else 0
 
 
-def counts(given: Size) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def counts(size: Size) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """What is said of the owners of each row."""
     kinds = [*((True, change) for change in CHANGES), *((False, change) for change in INNOCENT)]
     for row, (memory, change) in enumerate(kinds):
-        first = given.config.seed + 1000 * row
-        who = "remembers its pictures" if memory else "remembers nothing"
-        yield f"{who}; {change}", [judge(given.config, memory, change, first + at) for at in range(given.owners)]
+        first = size.config.seed + 1000 * row
+        owner = "remembers its pictures" if memory else "remembers nothing"
+        yield f"{owner}; {change}", [judge(size.config, memory, change, first + index) for index in range(size.owners)]
 
 
-def markdown(given: Size, found: Sequence[tuple[str, list[tuple[str, str]]]]) -> str:
+def markdown(size: Size, results: Sequence[tuple[str, list[tuple[str, str]]]]) -> str:
     lines = [
         f"| owner; what is sent for the folder of crops | before: {', '.join(ANSWERS)} | now | not assessable now |",
         "|---|---|---|---|",
     ]
-    for name, owners in found:
-        before, after = (", ".join(str(Counter(each)[name]) for name in ANSWERS) for each in zip(*owners, strict=True))
+    for name, owners in results:
+        before, after = (", ".join(str(Counter(item)[name]) for name in ANSWERS) for item in zip(*owners, strict=True))
         refused = sum(answer == "not assessable" for _, answer in owners)
         low, high = exact_interval(refused, len(owners))
         percent = f"{100 * refused / len(owners):.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
         lines.append(f"| {name} | {before} | {after} | {percent} |")
-    config = given.config
+    config = size.config
     return "\n".join(lines) + (
         f"\n\n{10 * config.per_class} pictures in each set, {repeated_images(config)} whole pictures among the crops. "
         "Brackets: exact 95 % intervals (Clopper-Pearson).\n"
@@ -163,6 +172,8 @@ def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
     parser.add_argument("--seed", type=int, default=6000, help="of the first owner; each has its own")
     options = parser.parse_args(arguments)
-    what = size(options.tiny, options.seed)
+    study_size = size(options.tiny, options.seed)
     setting = measurement_facts("digits-on-photos", torch.device("cpu")) | {"seed": str(options.seed)}
-    publish_counts("Owners who answer crops otherwise", setting, markdown(what, list(counts(what))), options.out)
+    publish_counts(
+        "Owners who answer crops otherwise", setting, markdown(study_size, list(counts(study_size))), options.out
+    )

@@ -42,7 +42,7 @@ SHOWN = 30  # observations of the first run whose found memory is searched for
 
 
 def counted_rows(
-    config: Memorization, log_p: Array, out: Indices, chance: np.random.Generator, found: Array
+    config: Memorization, log_p: Array, out: Indices, chance: np.random.Generator, thresholds: Array
 ) -> Mapping[str, Row]:
     """The rows of the summary on which the answer rests, of a run with these log densities (n, L, K), by metric.
 
@@ -53,7 +53,7 @@ def counted_rows(
         "p_value": p,
         "p_adjusted": adjust_p_values(p, config.leaves_out_rows),
         "m_matched": p,
-        "found_from": pa.array(found.tolist() + [None] * (len(p) - len(found)), pa.float64()),
+        "found_from": pa.array(thresholds.tolist() + [None] * (len(p) - len(thresholds)), pa.float64()),
     }
     gain = Gain(*log_p.shape[1:], config.negligible)
     gain.add(log_p, out)
@@ -61,12 +61,12 @@ def counted_rows(
     return rows | {"gap": {"metric": "gap", "low": gain.estimate.low, "high": gain.estimate.high}}
 
 
-def answer(config: Memorization, rows: Mapping[str, Row], found: Row | None = None) -> Answer:
+def answer(config: Memorization, rows: Mapping[str, Row], memorised_row: Row | None = None) -> Answer:
     """The answer of these rows, by the audit's rule; `found` in place of the memory that is found."""
-    called, beyond = rows["observations memorised"], rows.get("observations memorised beyond chance")
-    single = rows.get("memory of a single observation that is found") if found is None else found
-    resolution = observation_resolution(config, called["n"])
-    evidence = Evidence(called, beyond, rows["gap"], single, config.negligible, config.detectable, resolution)
+    called_row, excess_row = rows["observations memorised"], rows.get("observations memorised beyond chance")
+    single = rows.get("memory of a single observation that is found") if memorised_row is None else memorised_row
+    resolution = observation_resolution(config, called_row["n"])
+    evidence = Evidence(called_row, excess_row, rows["gap"], single, config.negligible, config.detectable, resolution)
     return RULES.decide(Density(config), evidence).answer
 
 
@@ -137,24 +137,24 @@ class Counted:
 
 def counted(case: Case, seed: int) -> Counted:
     """The counts of a case."""
-    config, answers, called, others = case.config, Counter[str](), 0, 0
-    found = Estimate(None, None, None, 0)
+    config, answers, called_count, other_count = case.config, Counter[str](), 0, 0
+    estimate = Estimate(None, None, None, 0)
     for run in range(case.runs):
         chance = np.random.default_rng((seed, run))
         log_p, out = simulated(case, chance)
         rows = counted_rows(config, log_p, out, chance, np.empty(0))
-        given = answer(config, rows, {"estimate": 0.0, "high": 0.0})
-        if given == "not detected":  # but for what would be found
+        answer_given = answer(config, rows, {"estimate": 0.0, "high": 0.0})
+        if answer_given == "not detected":  # but for what would be found
             high = found_in(enough(config, log_p, out, chance), FOUND).high
-            given = answer(config, rows, {"estimate": high, "high": high})
-        answers[given] += 1
+            answer_given = answer(config, rows, {"estimate": high, "high": high})
+        answers[answer_given] += 1
         count = round(rows["observations memorised"]["estimate"] * case.observations)
-        called, others = called + (count > 0), others + (count > case.planted)
+        called_count, other_count = called_count + (count > 0), other_count + (count > case.planted)
         if not run:
             held_out = reassign_models(log_p[:SHOWN], out[:SHOWN], chance)
             level = alone(case.observations, dependent=False)
-            found = found_in(least_found(log_p[:SHOWN], held_out, level, config.negligible), FOUND)
-    return Counted(case, answers, called, others, found)
+            estimate = found_in(least_found(log_p[:SHOWN], held_out, level, config.negligible), FOUND)
+    return Counted(case, answers, called_count, other_count, estimate)
 
 
 def simulated(case: Case, chance: np.random.Generator) -> tuple[Array, Indices]:
@@ -170,14 +170,14 @@ def simulated(case: Case, chance: np.random.Generator) -> tuple[Array, Indices]:
     return log_p, out
 
 
-def markdown(found: Sequence[Counted]) -> str:
+def markdown(results: Sequence[Counted]) -> str:
     """A row for each case."""
     lines = [
         f"| runs | {', '.join(ANSWERS)} | any called | one called that was not planted | "
         f"found in {100 * FOUND:.0f} %, nats |",
         "|---|---|---|---|---|",
     ]
-    for row in found:
+    for row in results:
         answers = ", ".join(str(row.answers[name]) for name in ANSWERS)
         lines.append(f"| {row.case} | {answers} | {row.called} | {row.others} | {nats(row.found)} |")
     return "\n".join(lines) + (
@@ -187,11 +187,11 @@ def markdown(found: Sequence[Counted]) -> str:
     )
 
 
-def nats(found: Estimate) -> str:
-    if found.value is None:
+def nats(estimate: Estimate) -> str:
+    if estimate.value is None:
         return "none"
-    low, high = ("" if end is None else f"{end:.3g}" for end in (found.low, found.high))
-    return f"{found.value:.3g} [{low}, {high}]"
+    low, high = ("" if end is None else f"{end:.3g}" for end in (estimate.low, estimate.high))
+    return f"{estimate.value:.3g} [{low}, {high}]"
 
 
 def counts(cases: Sequence[Case], seed: int) -> Iterator[Counted]:
@@ -206,8 +206,8 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     cases = TINY if options.tiny else CASES
     setting: dict[str, Any] = measurement_facts("made up", torch.device("cpu"))
-    begun = time.process_time()
-    found = list(counts(cases, options.seed))
+    start = time.process_time()
+    results = list(counts(cases, options.seed))
     setting["seeds"] = f"{options.seed} to {options.seed + len(cases) - 1}, one for each row"
-    setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
-    publish_counts("What is answered of densities that memorise what is known", setting, markdown(found), options.out)
+    setting["cost"] = f"{time.process_time() - start:.0f} s of a core"
+    publish_counts("What is answered of densities that memorise what is known", setting, markdown(results), options.out)

@@ -79,28 +79,35 @@ def run(kind: str, question: Memorization) -> Counted:
     summary = compute(plan(config)["summary"], {})
     assert AUDIT.verdict is not None
     rows = index_rows(summary)
-    called, planted = first_row(rows, "observations memorised"), first_row(rows, PLANTED_CALLED)
-    assert called is not None
-    found = (0, 0) if planted is None else (numerator(planted), planted["n"])
-    return Counted(kind, question.seed, AUDIT.verdict(config, summary).answer, *found, numerator(called), called["n"])
+    called_row, planted = first_row(rows, "observations memorised"), first_row(rows, PLANTED_CALLED)
+    assert called_row is not None
+    planted_counts = (0, 0) if planted is None else (numerator(planted), planted["n"])
+    return Counted(
+        kind,
+        question.seed,
+        AUDIT.verdict(config, summary).answer,
+        *planted_counts,
+        numerator(called_row),
+        called_row["n"],
+    )
 
 
 def compute(job: Any, tables: dict[Job, pa.Table]) -> pa.Table:
     """The job's table; inputs whose task computes several in one call are computed together."""
-    left = [each for each in job.inputs if each not in tables]
-    for function in dict.fromkeys(each.function for each in left):
-        batch = [each for each in left if each.function is function]
+    missing_inputs = [item for item in job.inputs if item not in tables]
+    for function in dict.fromkeys(item.function for item in missing_inputs):
+        batch = [item for item in missing_inputs if item.function is function]
         many = marks(function).many
         if many is None:
-            for each in batch:
-                compute(each, tables)
+            for item in batch:
+                compute(item, tables)
             continue
         with use_context(STACKED):
-            for at, outcome in many([each.config for each in batch], [()] * len(batch)):
+            for index, outcome in many([item.config for item in batch], [()] * len(batch)):
                 if isinstance(outcome, Exception):
                     raise outcome
-                tables[batch[at]] = outcome
-    tables[job] = job.function(job.config, [tables[each] for each in job.inputs])
+                tables[batch[index]] = outcome
+    tables[job] = job.function(job.config, [tables[item] for item in job.inputs])
     return tables[job]
 
 
@@ -121,39 +128,39 @@ def write_folder(folder: Path) -> Dataset:
 def configs(seed: int, runs: int, planted: int, folder: Path) -> Iterator[tuple[str, Memorization]]:
     """The runs of each kind, of seeds of their own."""
     null = replace(SMALL, data=write_folder(folder))
-    yield from ((NULL, replace(null, seed=seed + at)) for at in range(runs))
+    yield from ((NULL, replace(null, seed=seed + index)) for index in range(runs))
     for number, (kind, option) in enumerate(PLANTED.items(), 1):
         config = replace(WITH_PLANTED, data=pin(Dataset(f"digits#8x8{option}")))
-        yield from ((kind, replace(config, seed=seed + 1000 * number + at)) for at in range(planted))
+        yield from ((kind, replace(config, seed=seed + 1000 * number + index)) for index in range(planted))
 
 
-def outcomes(seed: int, runs: int, planted: int, kept: Path) -> list[Counted]:
+def outcomes(seed: int, runs: int, planted: int, path: Path) -> list[Counted]:
     """All runs that are kept, after those that are asked and were not."""
-    there = [Counted(**json.loads(line)) for line in kept.read_text().splitlines()] if kept.exists() else []
-    done = {(each.kind, each.seed) for each in there}
-    with tempfile.TemporaryDirectory() as folder, kept.open("a") as file:
+    stored = [Counted(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+    done = {(item.kind, item.seed) for item in stored}
+    with tempfile.TemporaryDirectory() as folder, path.open("a") as file:
         for kind, config in configs(seed, runs, planted, Path(folder)):
             if (kind, config.seed) not in done:
-                there.append(run(kind, config))
-                print(json.dumps(asdict(there[-1])), file=file, flush=True)
-    return there
+                stored.append(run(kind, config))
+                print(json.dumps(asdict(stored[-1])), file=file, flush=True)
+    return stored
 
 
-def markdown(found: Sequence[Counted]) -> str:
+def markdown(results: Sequence[Counted]) -> str:
     """A row for each kind of run."""
     lines = [
         f"| runs | {', '.join(ANSWERS)} | runs that call any | called that were not planted | planted ones called |",
         "|---|---|---|---|---|",
     ]
-    for kind in dict.fromkeys(each.kind for each in found):
-        runs = [each for each in found if each.kind == kind]
-        answers = ", ".join(str(Counter(each.answer for each in runs)[name]) for name in ANSWERS)
-        others = sum(each.called - each.planted for each in runs)
-        untouched = sum(each.observations - each.of_planted for each in runs)
-        planted, of = sum(each.planted for each in runs), sum(each.of_planted for each in runs)
+    for kind in dict.fromkeys(item.kind for item in results):
+        runs = [item for item in results if item.kind == kind]
+        answers = ", ".join(str(Counter(item.answer for item in runs)[name]) for name in ANSWERS)
+        other_count = sum(item.called - item.planted for item in runs)
+        untouched = sum(item.observations - item.of_planted for item in runs)
+        planted, planted_total = sum(item.planted for item in runs), sum(item.of_planted for item in runs)
         lines.append(
-            f"| {kind}; {len(runs)} runs | {answers} | {share(sum(each.called > 0 for each in runs), len(runs))} "
-            f"| {others:,} of {untouched:,} | {share(planted, of) if of else ''} |"
+            f"| {kind}; {len(runs)} runs | {answers} | {share(sum(item.called > 0 for item in runs), len(runs))} "
+            f"| {other_count:,} of {untouched:,} | {share(planted, planted_total) if planted_total else ''} |"
         )
     return "\n".join(lines) + (
         "\n\nBrackets: exact 95 % intervals (Clopper-Pearson); planted images of one run share its models, so that "
@@ -175,7 +182,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--keep", type=Path, required=True, help="the file of runs")
     options = parser.parse_args(arguments)
     setting: dict[str, Any] = measurement_facts("digits", torch.device("cpu")) | {"seeds": f"{options.seed} on"}
-    found = outcomes(
+    results = outcomes(
         options.seed, 2 if options.tiny else options.runs, 0 if options.tiny else options.planted, options.keep
     )
-    publish_counts("What whole runs call where it is known what is memorised", setting, markdown(found), options.out)
+    publish_counts("What whole runs call where it is known what is memorised", setting, markdown(results), options.out)

@@ -74,13 +74,15 @@ class Accused:
 
 
 def setting_of(tiny: bool, seed: int) -> Setting:
-    data, pool, candidates, images, others = ("digits", 200, 4, 100, 300) if tiny else ("mnist", 800, 48, 300, 2000)
-    given = pin(Dataset(data))
+    data, pool, candidates, images, other_images = (
+        ("digits", 200, 4, 100, 300) if tiny else ("mnist", 800, 48, 300, 2000)
+    )
+    dataset = pin(Dataset(data))
     config = Forgetting(
-        query=QuerySet(given, 0, pool),
-        calibration=Part(given, pool, images),
+        query=QuerySet(dataset, 0, pool),
+        calibration=Part(dataset, pool, images),
         question=Scores(
-            audited=Trained((OWNER,), Part(given, pool + candidates * images, others)),
+            audited=Trained((OWNER,), Part(dataset, pool + candidates * images, other_images)),
             training=Classifier(Network("mlp1"), epochs=2 if tiny else 8, schedule=()),
         ),
         seed=seed,
@@ -98,21 +100,23 @@ def image_scores(setting: Setting) -> Floats:
     labels = data.train_labels[rows]
 
     def ask(jobs: list[tuple[Forgetting, Target, Kind, int]]) -> Floats:
-        plan = {at: training_of(*job) for at, job in enumerate(jobs)}
-        said = []
+        plan = {index: training_of(*job) for index, job in enumerate(jobs)}
+        confidences = []
         for start in range(0, len(plan), STACKED):
-            part = {at: plan[at] for at in list(plan)[start : start + STACKED]}
+            part = {index: plan[index] for index in list(plan)[start : start + STACKED]}
             for table in trained(part, None).values():
-                said.append(np.exp(log_p(table, data.train_images[rows]))[np.arange(len(rows)), labels])
-        return np.stack(said)
+                confidences.append(np.exp(log_p(table, data.train_images[rows]))[np.arange(len(rows)), labels])
+        return np.stack(confidences)
 
-    owners = ask([(config, OWNER, "target", at) for at in range(setting.owners)])
-    found = []
+    owners = ask([(config, OWNER, "target", index) for index in range(setting.owners)])
+    candidate_scores = []
     for number in range(setting.candidates):
         candidate = setting.candidate(config, number)
-        known = ask([(candidate, CALIBRATION, "calibration", at) for at in range(scores_of(candidate).replicates)])
-        found.append([scores(owner, known) for owner in owners])
-    return np.array(found)
+        calibration = ask(
+            [(candidate, CALIBRATION, "calibration", index) for index in range(scores_of(candidate).replicates)]
+        )
+        candidate_scores.append([scores(owner, calibration) for owner in owners])
+    return np.array(candidate_scores)
 
 
 def admitted_candidates(setting: Setting, bound: Forgetting) -> list[int]:
@@ -163,20 +167,20 @@ def counts(setting: Setting) -> Iterator[Accused]:
             bound = bind(setting, chance, is_analysis_bound)
             admitted = admitted_candidates(setting, bound)
             accused = accused_owners(of_pool, null, is_control(bound.query, bound.seed, data))
-            for tries, of in shares.items():
+            for tries, p_values in shares.items():
                 open_to_provider = [number for number in admitted if number < tries]
-                of.append(float(accused[open_to_provider].any(axis=0).mean()))
-        for tries, of in shares.items():
-            known = sum(number < tries for number in admitted)
-            yield Accused(tries, known, is_analysis_bound, clustered_proportion(of, setting.owners))
+                p_values.append(float(accused[open_to_provider].any(axis=0).mean()))
+        for tries, p_values in shares.items():
+            admitted_count = sum(number < tries for number in admitted)
+            yield Accused(tries, admitted_count, is_analysis_bound, clustered_proportion(p_values, setting.owners))
 
 
 def markdown(setting: Setting) -> Iterator[str]:
     yield f"| commitment to | D_C tried after the table | admitted | innocents accused (stated {100 * LEVEL:g} %) |"
     yield "|---" * 4 + "|"
-    for found in counts(setting):
-        held = "the whole configuration" if found.is_analysis_bound else "the pool (earlier versions)"
-        yield f"| {held} | {found.candidates} | {found.admitted} | {percent(found.share)} |"
+    for results in counts(setting):
+        commitment = "the whole configuration" if results.is_analysis_bound else "the pool (earlier versions)"
+        yield f"| {commitment} | {results.candidates} | {results.admitted} | {percent(results.share)} |"
     yield ""
     yield f"{setting.draws} bound draws of {setting.owners} owners each; 95 % intervals over draws."
 
@@ -185,6 +189,6 @@ def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
     parser.add_argument("--seed", type=int, default=4100, help="of the audit: another one trains everything anew")
     options = parser.parse_args(arguments)
-    what = setting_of(options.tiny, options.seed)
-    device = measurement_facts(what.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}
-    publish_counts("Analyses that a provider chooses", device, "\n".join(markdown(what)) + "\n", options.out)
+    setting = setting_of(options.tiny, options.seed)
+    device = measurement_facts(setting.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}
+    publish_counts("Analyses that a provider chooses", device, "\n".join(markdown(setting)) + "\n", options.out)

@@ -51,21 +51,21 @@ Array = NDArray[np.float64]
 Change = Callable[[ModelAnswers, ModelAnswers, NDArray[np.bool_]], ModelAnswers]  # own, clean, whether control
 
 
-def change_nothing(own: ModelAnswers, _clean: ModelAnswers, _is_control: NDArray[np.bool_]) -> ModelAnswers:
-    return own
+def change_nothing(answers: ModelAnswers, _clean: ModelAnswers, _is_control: NDArray[np.bool_]) -> ModelAnswers:
+    return answers
 
 
-def recognise(own: ModelAnswers, clean: ModelAnswers, is_control: NDArray[np.bool_]) -> ModelAnswers:
+def recognise(answers: ModelAnswers, clean: ModelAnswers, is_control: NDArray[np.bool_]) -> ModelAnswers:
     """The clean model's answers about D_Q."""
-    assert own.right is not None
+    assert answers.right is not None
     assert clean.right is not None
-    confidence = np.where(is_control, own.confidence, clean.confidence)
-    return replace(own, confidence=confidence, right=np.where(is_control, own.right, clean.right))
+    confidence = np.where(is_control, answers.confidence, clean.confidence)
+    return replace(answers, confidence=confidence, right=np.where(is_control, answers.right, clean.right))
 
 
-def mix(own: ModelAnswers, clean: ModelAnswers, _is_control: NDArray[np.bool_], share: float) -> ModelAnswers:
+def mix(answers: ModelAnswers, clean: ModelAnswers, _is_control: NDArray[np.bool_], share: float) -> ModelAnswers:
     """The mean with the clean model's answers, of which the own ones are a share; the clean one's class is named."""
-    return replace(own, confidence=share * own.confidence + (1 - share) * clean.confidence, right=clean.right)
+    return replace(answers, confidence=share * answers.confidence + (1 - share) * clean.confidence, right=clean.right)
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class Owner:
 
     @property
     def name(self) -> str:
-        held = f"{100 * self.share:g} % of D_Q" if self.share else "none of D_Q"
-        return held if self.images == 1 else f"{held}, half as many images"
+        share = f"{100 * self.share:g} % of D_Q" if self.share else "none of D_Q"
+        return share if self.images == 1 else f"{share}, half as many images"
 
 
 NONE = Owner(0.0)
@@ -112,29 +112,33 @@ def world(
     tiny: bool, seed: int, share: float = 0.05, replicates: int = 8, owners: int = 10, kinds: tuple[Owner, ...] = OWNERS
 ) -> World:
     if tiny:
-        data, pool, own, others, epochs = "digits", 80, 25, (400, 900), 3
+        data, pool, owner_images, other_images, epochs = "digits", 80, 25, (400, 900), 3
         owners, replicates = min(owners, 2), min(replicates, 3)
     else:
-        data, pool, own, others, epochs = "mnist-on-photos", 2000, 1000, (20_000, 40_000), 20
-    images, at, whole = pin(Dataset(data)), seed % PLACES, round(own / share)
+        data, pool, owner_images, other_images, epochs = "mnist-on-photos", 2000, 1000, (20_000, 40_000), 20
+    images, place_number, calibration_images = pin(Dataset(data)), seed % PLACES, round(owner_images / share)
     shares = (0.1, 0.25, 1.0) if any(owner.share == 1 for owner in kinds) else (0.1, 0.25)
     control = ControlSet(partial=shares, permutations=1999)
     question = Scores(
-        audited=Trained(tuple(target_of(owner) for owner in kinds), Part(images, others[1], 20 * own)),
+        audited=Trained(tuple(target_of(owner) for owner in kinds), Part(images, other_images[1], 20 * owner_images)),
         training=Classifier(Network("mlp1"), epochs=epochs, schedule=((epochs * 4 // 5, 0.1),)),
         replicates=replicates,
         calibration_share=share,
     )
     draws = Forgetting(
-        query=QuerySet(images, at * pool, pool, control),
-        calibration=Part(images, others[0] + at * whole % (others[1] - others[0]), whole),
+        query=QuerySet(images, place_number * pool, pool, control),
+        calibration=Part(
+            images,
+            other_images[0] + place_number * calibration_images % (other_images[1] - other_images[0]),
+            calibration_images,
+        ),
         question=question,
         seed=seed,
     )
     one = replace(
         draws,
         query=replace(draws.query, control=replace(control, partial=(0.1, 0.25))),
-        calibration=replace(draws.calibration, examples=own),
+        calibration=replace(draws.calibration, examples=owner_images),
         question=replace(question, calibration_share=1.0, replicates=min(5, replicates)),
     )
     return World(one, draws, kinds, owners)
@@ -147,15 +151,15 @@ def target_of(owner: Owner) -> Target:
 
 def planned(asked_for: World) -> dict[Key, Mixture]:
     """The trainings of a world."""
-    found: dict[Key, Mixture] = {}
+    mixtures: dict[Key, Mixture] = {}
     for calibration in CALIBRATIONS:
         for model, mixture in of_audit(asked_for.by(calibration)).items():
-            found[calibration, model] = mixture
+            mixtures[calibration, model] = mixture
     for number, owner in enumerate(asked_for.kinds):
-        for at in range(asked_for.owners):
-            mixture = training_of(asked_for.draws, target_of(owner), "target", APART + at)
-            found["owner", ModelId("target", number, at)] = mixture
-    return found
+        for index in range(asked_for.owners):
+            mixture = training_of(asked_for.draws, target_of(owner), "target", APART + index)
+            mixtures["owner", ModelId("target", number, index)] = mixture
+    return mixtures
 
 
 @dataclass(frozen=True)
@@ -170,13 +174,13 @@ class Judged:
     high: float  # upper limit of the share
 
 
-def try_recognition(of: World, said: Mapping[Key, pa.Table]) -> pa.Table:
+def try_recognition(world: World, answers: Mapping[Key, pa.Table]) -> pa.Table:
     """The audit's own trial of recognition by models of the largest known share (RECOGNITION), by draws of D_C."""
-    tables = [table for (whose, _), table in said.items() if whose == CALIBRATIONS[-1]]
-    return recognition(Recognition(decisions_of(of.draws, ())), tables)
+    tables = [table for (whose, _), table in answers.items() if whose == CALIBRATIONS[-1]]
+    return recognition(Recognition(decisions_of(world.draws, ())), tables)
 
 
-def judge_owners(of: World, said: Mapping[Key, pa.Table], tried: pa.Table) -> Iterator[Judged]:
+def judge_owners(world: World, answers: Mapping[Key, pa.Table], tried: pa.Table) -> Iterator[Judged]:
     """What is answered of each owner of a world, with each change of the answers, by each of JUDGES.
 
     `tried` is the audit's trial of recognition, which bears on tables that nothing binds.
@@ -185,14 +189,14 @@ def judge_owners(of: World, said: Mapping[Key, pa.Table], tried: pa.Table) -> It
         judges: dict[str, RecognitionTrial | None] = {calibration: None}
         if calibration == CALIBRATIONS[-1]:
             judges[UNBOUND] = read_trial([tried])
-        config = of.by(calibration)
-        own = [table for (whose, _), table in said.items() if whose in (calibration, "owner")]
-        matrix = confidence_matrix(own)
-        targets = tuple(NamedTarget(owner.name, "outputs") for owner in of.kinds)
+        config = world.by(calibration)
+        owner_tables = [table for (whose, _), table in answers.items() if whose in (calibration, "owner")]
+        matrix = confidence_matrix(owner_tables)
+        targets = tuple(NamedTarget(owner.name, "outputs") for owner in world.kinds)
         decisions = decisions_of(config, targets)
         for change in CHANGES:
-            compared = ModelEffects(decisions, changed(matrix, CHANGES[change], of.owners))
-            for number, owner in enumerate(of.kinds):
+            compared = ModelEffects(decisions, changed(matrix, CHANGES[change], world.owners))
+            for number, owner in enumerate(world.kinds):
                 if change and not owner.share:
                     continue
                 for model in matrix.replicates("target", number):
@@ -207,23 +211,23 @@ def judge_owners(of: World, said: Mapping[Key, pa.Table], tried: pa.Table) -> It
 def changed(matrix: ConfidenceMatrix, change: Change, owners: int) -> ConfidenceMatrix:
     """The answers of all owners with this change; the clean model is that of an owner who holds none, the next one."""
     models = dict(matrix.models)
-    for model, own in matrix.models.items():
+    for model, answers in matrix.models.items():
         if model.kind == "target":
             clean = matrix.models[ModelId("target", 0, (model.replicate + 1) % owners)]
-            models[model] = change(own, clean, matrix.is_control)
+            models[model] = change(answers, clean, matrix.is_control)
     return replace(matrix, models=models)
 
 
-def markdown(found: Sequence[Judged]) -> str:
+def markdown(results: Sequence[Judged]) -> str:
     """A row for each kind of owner and change."""
     lines = [
         f"| owner | {' | '.join(JUDGES)} | *forgotten* by {' | *forgotten* by '.join(JUDGES[1:])} |",
         "|---|---|---|---|---|---|",
     ]
-    for owner, change in dict.fromkeys((of.owner, of.change) for of in found):
+    for owner, change in dict.fromkeys((item.owner, item.change) for item in results):
         cells = [f"{owner.name}{', ' * bool(change)}{change}"]
         by_judge = {
-            judge: [one.answer for one in found if (one.owner, one.change, one.judge) == (owner, change, judge)]
+            judge: [one.answer for one in results if (one.owner, one.change, one.judge) == (owner, change, judge)]
             for judge in JUDGES
         }
         cells += [", ".join(str(answers.count(name)) for name in ANSWERS) for answers in by_judge.values()]
@@ -261,11 +265,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--models", type=Path, help="trained models are kept in this folder")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    found: list[Judged] = []
+    results: list[Judged] = []
     trials: list[pa.Table] = []
     for number in range(options.worlds):
         kinds = OWNERS[: options.kinds]
-        of = world(
+        world_config = world(
             options.tiny,
             options.seed + number,
             options.share,
@@ -273,16 +277,18 @@ def main(arguments: Sequence[str]) -> None:
             options.owners,
             kinds,
         )
-        kept = options.models and options.models / f"{of.draws.seed}.feather"
-        models = trained(planned(of), kept)
-        said = {key: asked(of.draws, key[1], [table]) for key, table in models.items()}
-        trials.append(try_recognition(of, said))
-        found += judge_owners(of, said, trials[-1])
-    setting = measurement_facts(of.draws.query.data.name, torch.device("cpu"))
+        path = options.models and options.models / f"{world_config.draws.seed}.feather"
+        models = trained(planned(world_config), path)
+        answers = {key: asked(world_config.draws, key[1], [table]) for key, table in models.items()}
+        trials.append(try_recognition(world_config, answers))
+        results += judge_owners(world_config, answers, trials[-1])
+    setting = measurement_facts(world_config.draws.query.data.name, torch.device("cpu"))
+    images = len(world_config.draws.query.pool.rows(load(world_config.draws.query.data)))
+    known_shares = ", ".join(f"{share:g}" for share in world_config.draws.partial)
     setting["audit"] = (
-        f"{len(of.draws.query.pool.rows(load(of.draws.query.data)))} images, half of them held back; models of 1,000 "
-        f"images, a share of {options.share:g} of D_C; {of.draws.replicates} replicates, known shares "
-        f"{', '.join(f'{known:g}' for known in of.draws.partial)}; mlp1, {of.draws.epochs} epochs"
+        f"{images} images, half of them held back; models of 1,000 images, a share of {options.share:g} of D_C; "
+        f"{world_config.draws.replicates} replicates, known shares {known_shares}; mlp1, "
+        f"{world_config.draws.epochs} epochs"
     )
     setting["seeds"] = f"{options.seed} to {options.seed + options.worlds - 1}, one for each of the worlds"
-    publish_counts("Owners with data of their own", setting, markdown(found) + describe_trials(trials), options.out)
+    publish_counts("Owners with data of their own", setting, markdown(results) + describe_trials(trials), options.out)

@@ -64,13 +64,13 @@ class Accused:
 
 
 def size(tiny: bool, seed: int) -> Size:
-    data, pool, others, epochs = ("digits", 200, 300, 3) if tiny else ("mnist", 2000, 4000, 30)
-    given = pin(Dataset(data))
+    data, pool, other_images, epochs = ("digits", 200, 300, 3) if tiny else ("mnist", 2000, 4000, 30)
+    dataset = pin(Dataset(data))
     config = Forgetting(
-        query=QuerySet(given, 0, pool),
-        calibration=Part(given, pool, others // 2),
+        query=QuerySet(dataset, 0, pool),
+        calibration=Part(dataset, pool, other_images // 2),
         question=Scores(
-            audited=Trained((OWNER,), Part(given, pool + others // 2, others)),
+            audited=Trained((OWNER,), Part(dataset, pool + other_images // 2, other_images)),
             training=Classifier(Network("mlp1"), epochs=epochs, schedule=((epochs * 4 // 5, 0.1),)),
         ),
         seed=seed,
@@ -78,11 +78,13 @@ def size(tiny: bool, seed: int) -> Size:
     return Size(config, 4, (1, 5), 2, 99) if tiny else Size(config, 20, (1, 20, 100, 2000), 40, 999)
 
 
-def image_scores(given: Size) -> tuple[Array, Array]:
+def image_scores(size: Size) -> tuple[Array, Array]:
     """The scores of the pool's images, of the provider's models and of the owners', both (models, n)."""
-    config = given.config
-    kinds = [("calibration", Target(calibration=1.0), CALIBRATION), ("target", OWNER, PROVIDERS + given.owners)]
-    plan = {(kind, at): training_of(config, data, kind, at) for kind, data, count in kinds for at in range(count)}
+    config = size.config
+    kinds = [("calibration", Target(calibration=1.0), CALIBRATION), ("target", OWNER, PROVIDERS + size.owners)]
+    plan = {
+        (kind, index): training_of(config, data, kind, index) for kind, data, count in kinds for index in range(count)
+    }
     images = load(config.query.data)
     rows = config.query.pool.rows(images)
     labels = images.train_labels[rows]
@@ -90,9 +92,11 @@ def image_scores(given: Size) -> tuple[Array, Array]:
         model: np.exp(log_p(table, images.train_images[rows]))[np.arange(len(rows)), labels]
         for model, table in trained(plan, None).items()
     }
-    known = np.stack([of for (kind, _), of in true_class.items() if kind == "calibration"])
-    found = np.stack([scores(of, known) for (kind, _), of in true_class.items() if kind == "target"])
-    return found[:PROVIDERS], found[PROVIDERS:]
+    calibration = np.stack([confidence for (kind, _), confidence in true_class.items() if kind == "calibration"])
+    owner_scores = np.stack(
+        [scores(confidence, calibration) for (kind, _), confidence in true_class.items() if kind == "target"]
+    )
+    return owner_scores[:PROVIDERS], owner_scores[PROVIDERS:]
 
 
 def is_control(query: QuerySet, seed: int, images: Images) -> NDArray[np.bool_]:
@@ -108,46 +112,48 @@ def with_draw(query: QuerySet, **fields: str) -> QuerySet:
     return replace(query, control=replace(query.control, **fields))
 
 
-def choose_secret(given: Size, provider: Array, tries: int, chance: random.Random) -> QuerySet:
+def choose_secret(size: Size, provider: Array, tries: int, chance: random.Random) -> QuerySet:
     """The query set with that of so many secrets by which the provider's models are surest of D_Q."""
-    images, query, seed = load(given.config.query.data), given.config.query, given.config.seed
+    images, query, seed = load(size.config.query.data), size.config.query, size.config.seed
     tried = [with_draw(query, secret=f"{chance.getrandbits(128):032x}") for _ in range(tries)]
 
-    def mean_effect(asked: QuerySet) -> float:
-        drawn = is_control(asked, seed, images)
-        return float(np.mean([effect(of, drawn) for of in provider]))
+    def mean_effect(query: QuerySet) -> float:
+        is_control_image = is_control(query, seed, images)
+        return float(np.mean([effect(image_scores, is_control_image) for image_scores in provider]))
 
     return max(tried, key=mean_effect)
 
 
-def counts(given: Size) -> Iterator[Accused]:
+def counts(size: Size) -> Iterator[Accused]:
     """The shares of owners that are accused after each number of tries, by a chosen draw and by a bound one."""
-    provider, owners = image_scores(given)
-    images, seed = load(given.config.query.data), given.config.seed
-    for tries in given.tries:
+    provider, owners = image_scores(size)
+    images, seed = load(size.config.query.data), size.config.seed
+    for tries in size.tries:
         shares: dict[bool, list[float]] = {False: [], True: []}
-        for draw in range(given.draws):
+        for draw in range(size.draws):
             chance = random.Random(f"{seed} {tries} {draw}")
-            chosen = choose_secret(given, provider, tries, chance)
-            bound = with_draw(chosen, nonce=f"{chance.getrandbits(128):032x}")
-            for is_bound, query in ((False, chosen), (True, bound)):
-                drawn = is_control(query, seed, images)
+            chosen_query = choose_secret(size, provider, tries, chance)
+            bound = with_draw(chosen_query, nonce=f"{chance.getrandbits(128):032x}")
+            for is_bound, query in ((False, chosen_query), (True, bound)):
+                is_control_image = is_control(query, seed, images)
                 generator = seeds.generator(seed, "chosen draws", tries, draw, int(is_bound))
-                p = [p_values(of, drawn, given.permutations, generator).surer for of in owners]
-                shares[is_bound].append(float(np.mean([each <= LEVEL for each in p])))
+                p = [p_values(of, is_control_image, size.permutations, generator).surer for of in owners]
+                shares[is_bound].append(float(np.mean([item <= LEVEL for item in p])))
         for is_bound, of in shares.items():
-            yield Accused(tries, is_bound, clustered_proportion(of, given.owners))
+            yield Accused(tries, is_bound, clustered_proportion(of, size.owners))
 
 
-def markdown(given: Size, found: Sequence[Accused]) -> str:
+def markdown(size: Size, results: Sequence[Accused]) -> str:
     lines = [
         f"| secrets tried | accused, chosen by one party (stated {100 * LEVEL:g} %) | accused, bound by a nonce |",
         "|---|---|---|",
     ]
-    for tries in given.tries:
-        chosen, bound = (next(of.share for of in found if (of.tries, of.is_bound) == (tries, b)) for b in (False, True))
-        lines.append(f"| {tries:,} | {percent(chosen)} | {percent(bound)} |")
-    lines += ["", f"{given.draws} draws of {given.owners} owners each; 95 % intervals over draws."]
+    for tries in size.tries:
+        chosen_share, bound = (
+            next(item.share for item in results if (item.tries, item.is_bound) == (tries, b)) for b in (False, True)
+        )
+        lines.append(f"| {tries:,} | {percent(chosen_share)} | {percent(bound)} |")
+    lines += ["", f"{size.draws} draws of {size.owners} owners each; 95 % intervals over draws."]
     return "\n".join(lines) + "\n"
 
 
@@ -160,6 +166,8 @@ def main(arguments: Sequence[str]) -> None:
     parser = study_parser(__name__, __doc__)
     parser.add_argument("--seed", type=int, default=4000, help="of the audit: another one trains everything anew")
     options = parser.parse_args(arguments)
-    what = size(options.tiny, options.seed)
-    setting = measurement_facts(what.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}
-    publish_counts("Draws that a provider chooses", setting, markdown(what, list(counts(what))), options.out)
+    study_size = size(options.tiny, options.seed)
+    setting = measurement_facts(study_size.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}
+    publish_counts(
+        "Draws that a provider chooses", setting, markdown(study_size, list(counts(study_size))), options.out
+    )

@@ -87,18 +87,18 @@ Whose = tuple[int, ModelId]  # the number of a world, and what a model stands fo
 def worlds(tiny: bool, seed: int, count: int) -> list[Forgetting]:
     """The audits, each of its own images, and its own seed."""
     if tiny:
-        data, pool, kept, replicates, epochs = "digits", 120, 60, 3, 5
+        data, pool, held_back, replicates, epochs = "digits", 120, 60, 3, 5
     else:
-        data, pool, kept, replicates, epochs = "mnist", 2000, 1000, 5, 30
-    every = pool + 2 * kept
+        data, pool, held_back, replicates, epochs = "mnist", 2000, 1000, 5, 30
+    every = pool + 2 * held_back
     return [
         Forgetting(
             query=QuerySet(pin(Dataset(data)), number * every, pool, ControlSet(permutations=1999)),
-            calibration=Part(pin(Dataset(f"{data}-on-photos")), number * every + pool, kept),
+            calibration=Part(pin(Dataset(f"{data}-on-photos")), number * every + pool, held_back),
             question=Scores(
                 audited=Trained(
                     tuple(kind.target for kind in KINDS),
-                    outside=Part(pin(Dataset(data)), number * every + pool + kept, kept),
+                    outside=Part(pin(Dataset(data)), number * every + pool + held_back, held_back),
                 ),
                 training=Classifier(Network("mlp1"), epochs=epochs, schedule=((epochs * 4 // 5, 0.1),)),
                 replicates=replicates,
@@ -111,14 +111,14 @@ def worlds(tiny: bool, seed: int, count: int) -> list[Forgetting]:
 
 def planned(configs: Sequence[Forgetting], kinds: Sequence[Kind] = KINDS) -> dict[Whose, Mixture]:
     """The trainings of all worlds, which are stacked: what a world's targets are held against, and these."""
-    found: dict[Whose, Mixture] = {}
+    mixtures: dict[Whose, Mixture] = {}
     for world, config in enumerate(configs):
-        found.update({(world, model): mixture for model, mixture in of_audit(config).items()})
+        mixtures.update({(world, model): mixture for model, mixture in of_audit(config).items()})
         for number, kind in enumerate(kinds):
-            for at in range(kind.models):
-                mixture = training_of(config, kind.target, "target", APART + at)
-                found[world, ModelId("target", number, at)] = mixture
-    return found
+            for index in range(kind.models):
+                mixture = training_of(config, kind.target, "target", APART + index)
+                mixtures[world, ModelId("target", number, index)] = mixture
+    return mixtures
 
 
 @dataclass(frozen=True)
@@ -139,12 +139,14 @@ def judged(
     """What is said of each target of a world alone."""
     audit = [asked(config, model, [table]) for model, table in models.items() if model.kind != "target"]
     for number, kind in enumerate(kinds):
-        there = {model: table for model, table in models.items() if (model.kind, model.target) == ("target", number)}
+        kind_models = {
+            model: table for model, table in models.items() if (model.kind, model.target) == ("target", number)
+        }
         for temperature in kind.temperatures:
-            said = [said_by(config, model, table, temperature) for model, table in there.items()]
+            answer_tables = [said_by(config, model, table, temperature) for model, table in kind_models.items()]
             targets = tuple(NamedTarget(of.called(1.0), "outputs") for of in kinds)  # what they hold is not told
-            compared = ModelEffects(decisions_of(config, targets), confidence_matrix([*audit, *said]))
-            for model in there:
+            compared = ModelEffects(decisions_of(config, targets), confidence_matrix([*audit, *answer_tables]))
+            for model in kind_models:
                 tested = compared.test_target(number, [model])
                 row = target_row(compared, number, [model], tested, tested.p.surer)
                 yield Judged(world, kind, temperature, row["decision"], row["share_low"], row["share_high"])
@@ -154,13 +156,13 @@ def said_by(config: Forgetting, model: ModelId, table: pa.Table, temperature: fl
     """What a target says (CONFIDENCES): a model that is asked, or the table that its owner hands in."""
     if temperature == 1:
         return asked(config, model, [table])
-    probes, handed = load_probes(config.probes), handout_order(config.probes)
-    pictures = probes.images[handed.order]
-    own = log_p(table, pictures)
-    desk = Desk(own, own, pictures, probes.is_control[handed.order])
+    probes, order = load_probes(config.probes), handout_order(config.probes)
+    pictures = probes.images[order.order]
+    log_probabilities = log_p(table, pictures)
+    desk = Desk(log_probabilities, log_probabilities, pictures, probes.is_control[order.order])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
-        path.write_text(table_of(handed, heated(desk, temperature), DECIMALS))
+        path.write_text(table_of(order, heated(desk, temperature), DECIMALS))
         return asked(config, model, [], pin_file(File(str(path))))
 
 
@@ -179,27 +181,27 @@ class Counted:
         return sum(self.answers.values())
 
 
-def counted(found: Sequence[Judged]) -> list[Counted]:
+def counted(results: Sequence[Judged]) -> list[Counted]:
     """The counts of each kind and temperature."""
     rows = []
-    for kind, temperature in dict.fromkeys((of.kind, of.temperature) for of in found):
-        of = [one for one in found if (one.kind, one.temperature) == (kind, temperature)]
-        held, answers = kind.target.query, [one.answer for one in of]
+    for kind, temperature in dict.fromkeys((item.kind, item.temperature) for item in results):
+        item = [one for one in results if (one.kind, one.temperature) == (kind, temperature)]
+        held_share, answers = kind.target.query, [one.answer for one in item]
         rows.append(
             Counted(
                 kind,
                 temperature,
                 {answer: answers.count(answer) for answer in ANSWERS},
-                sum(one.high is not None and one.high >= held for one in of),
-                sum(one.low is not None and one.low <= held for one in of),
+                sum(one.high is not None and one.high >= held_share for one in item),
+                sum(one.low is not None and one.low <= held_share for one in item),
             )
         )
     return rows
 
 
-def markdown(found: Sequence[Judged]) -> str:
+def markdown(results: Sequence[Judged]) -> str:
     """A row for each kind of target, the smallest share that is found in most, and how many are accused wrongly."""
-    rows = counted(found)
+    rows = counted(results)
     lines = [
         f"| target | {', '.join(ANSWERS)} | found | cleared | upper limit holds | lower limit holds |",
         "|---|---|---|---|---|---|",
@@ -207,36 +209,37 @@ def markdown(found: Sequence[Judged]) -> str:
     for row in rows:
         numbers = row.answers["not forgotten"], row.answers["forgotten"], row.below_high, row.above_low
         cells = [row.kind.called(row.temperature), ", ".join(str(row.answers[answer]) for answer in ANSWERS)]
-        lines.append(f"| {' | '.join([*cells, *(percent(proportion(of, row.count)) for of in numbers)])} |")
+        lines.append(f"| {' | '.join([*cells, *(percent(proportion(number, row.count)) for number in numbers)])} |")
     powers = {
         row.kind.target.query: row.answers["not forgotten"] / row.count
         for row in rows
         if row.temperature == 1 and row.kind.target.query
     }
     smallest = smallest_detected_share(powers)
-    least = "none" if smallest is None else f"{100 * smallest:g} %"
+    smallest_share = "none" if smallest is None else f"{100 * smallest:g} %"
     return (
         "\n".join(lines)
         + "\n\nFound: *not forgotten*; cleared: *forgotten*; percentages with 95 % Wilson intervals.\n"
-        + f"The smallest share that is found in {100 * REQUIRED_POWER:.0f} % or more, as every greater one: {least}.\n"
-        + accused(found)
+        + f"The smallest share that is found in {100 * REQUIRED_POWER:.0f} % or more, "
+        + f"as every greater one: {smallest_share}.\n"
+        + accused(results)
     )
 
 
-def accused(found: Sequence[Judged]) -> str:
+def accused(results: Sequence[Judged]) -> str:
     """How many targets that hold none of D_Q are accused, in a sentence.
 
     Targets of one world share the draw of who is control, and are accused together: the interval is over worlds.
     """
-    innocent = [of for of in found if of.temperature == 1 and not of.kind.target.query]
+    innocent = [item for item in results if item.temperature == 1 and not item.kind.target.query]
     by_world = [
-        [of.answer == "not forgotten" for of in innocent if of.world == world]
-        for world in {of.world for of in innocent}
+        [item.answer == "not forgotten" for item in innocent if item.world == world]
+        for world in {item.world for item in innocent}
     ]
-    share = clustered_proportion([sum(of) / len(of) for of in by_world], len(by_world[0]))
+    share = clustered_proportion([sum(item) / len(item) for item in by_world], len(by_world[0]))
     return (
         f"Targets that hold none of D_Q and are accused: {sum(map(sum, by_world))} of {len(innocent)}, "
-        f"{percent(share)}, over {len(by_world)} worlds, in {sum(any(of) for of in by_world)} of which any is.\n"
+        f"{percent(share)}, over {len(by_world)} worlds, in {sum(any(item) for item in by_world)} of which any is.\n"
     )
 
 
@@ -256,20 +259,20 @@ def main(arguments: Sequence[str]) -> None:
     torch.set_num_threads(1)
     configs = worlds(options.tiny, options.seed, options.worlds)
     setting, plan = measurement_facts(configs[0].query.data.name, torch.device("cpu")), planned(configs)
-    kept = options.models is not None and options.models.exists()
-    begun, cpu = time.perf_counter(), time.process_time()
+    has_models = options.models is not None and options.models.exists()
+    start, cpu = time.perf_counter(), time.process_time()
     models = trained(plan, options.models)
-    training_cost = "done before, and read from a file" if kept else cost(begun, cpu)
-    begun, cpu = time.perf_counter(), time.process_time()
-    found = []
+    training_cost = "done before, and read from a file" if has_models else cost(start, cpu)
+    start, cpu = time.perf_counter(), time.process_time()
+    results = []
     for world, config in enumerate(configs):
-        found += judged(world, config, {model: table for (of, model), table in models.items() if of == world})
+        results += judged(world, config, {model: table for (owner, model), table in models.items() if owner == world})
     setting["seeds"] = f"{options.seed} to {options.seed + options.worlds - 1}, one for each of the worlds"
     setting["trainings"] = f"{len(plan)}; {training_cost}"
-    setting["decisions"] = f"{len(found)}; {cost(begun, cpu)}"
-    publish_counts("What is answered of models that hold a known share", setting, markdown(found), options.out)
+    setting["decisions"] = f"{len(results)}; {cost(start, cpu)}"
+    publish_counts("What is answered of models that hold a known share", setting, markdown(results), options.out)
 
 
-def cost(begun: float, cpu: float) -> str:
+def cost(start: float, cpu: float) -> str:
     """What was spent since, in words."""
-    return f"{time.process_time() - cpu:.0f} s of a core, {time.perf_counter() - begun:.0f} s in all"
+    return f"{time.process_time() - cpu:.0f} s of a core, {time.perf_counter() - start:.0f} s in all"

@@ -78,12 +78,12 @@ class Size:
 
 def size(tiny: bool, seed: int) -> Size:
     if tiny:
-        data, pool, kept, owners, replicates, epochs = "digits", 200, 100, 2, 3, 5
+        data, pool, held_back, owners, replicates, epochs = "digits", 200, 100, 2, 3, 5
     else:
-        data, pool, kept, owners, replicates, epochs = "mnist", 4000, 2000, 20, 10, 30
+        data, pool, held_back, owners, replicates, epochs = "mnist", 4000, 2000, 20, 10, 30
     config = Forgetting(
         query=QuerySet(pin(Dataset(data)), 0, pool, ControlSet(permutations=1999)),
-        calibration=Part(pin(Dataset(data)), pool + kept, kept),
+        calibration=Part(pin(Dataset(data)), pool + held_back, held_back),
         question=Scores(
             audited=audited.Trained(tuple(OWNERS.values()), None),
             training=Classifier(Network("mlp1"), epochs=epochs, schedule=((epochs * 4 // 5, 0.1),)),
@@ -128,10 +128,10 @@ def heated(desk: Desk, temperature: float) -> Array:
 
 def noised(desk: Desk, deviation: float, of_logits: bool) -> Array:
     """Normal noise on the probabilities, or on the logits: the same for the same picture."""
-    drawn = np.stack([noise_of(picture, desk.own.shape[1]) for picture in desk.pictures]) * deviation
+    noise = np.stack([noise_of(picture, desk.own.shape[1]) for picture in desk.pictures]) * deviation
     if of_logits:
-        return np.asarray(special.softmax(desk.own + drawn, axis=1))
-    changed = np.clip(np.exp(desk.own) + drawn, 1e-6, None)
+        return np.asarray(special.softmax(desk.own + noise, axis=1))
+    changed = np.clip(np.exp(desk.own) + noise, 1e-6, None)
     return np.asarray(changed / changed.sum(axis=1, keepdims=True))
 
 
@@ -143,17 +143,17 @@ def noise_of(picture: NDArray[np.uint8], count: int) -> Array:
 def rounded(desk: Desk, decimals: int) -> Array:
     """Rounded so that rows still sum to 1: down, and what is missing goes to those that lost the most."""
     scaled = np.exp(desk.own) * 10**decimals
-    whole = np.floor(scaled)
-    left = np.rint(10**decimals - whole.sum(axis=1)).astype(int)
-    places = np.argsort(np.argsort(-(scaled - whole), axis=1), axis=1)
-    return np.asarray((whole + (places < left[:, None])) / 10**decimals)
+    floors = np.floor(scaled)
+    remainder = np.rint(10**decimals - floors.sum(axis=1)).astype(int)
+    places = np.argsort(np.argsort(-(scaled - floors), axis=1), axis=1)
+    return np.asarray((floors + (places < remainder[:, None])) / 10**decimals)
 
 
-def clipped(desk: Desk, most: float) -> Array:
+def clipped(desk: Desk, maximum: float) -> Array:
     """No probability above `most`; what is cut goes to the other classes in equal parts."""
-    found = np.exp(desk.own)
-    cut = np.clip(found - most, 0, None).sum(axis=1, keepdims=True)
-    return np.asarray(np.where(found > most, most, found + cut / (found.shape[1] - 1)))
+    probabilities = np.exp(desk.own)
+    cut = np.clip(probabilities - maximum, 0, None).sum(axis=1, keepdims=True)
+    return np.asarray(np.where(probabilities > maximum, maximum, probabilities + cut / (probabilities.shape[1] - 1)))
 
 
 def mixed_with_clean(desk: Desk) -> Array:
@@ -192,20 +192,20 @@ class Trained:
     held: Mapping[str, Sequence[NDArray[np.int64]]]  # rows of D_Q that each owner's model was trained on
 
 
-def planned(given: Size) -> dict[ModelId, mixed.Mixture]:
+def planned(size: Size) -> dict[ModelId, mixed.Mixture]:
     """The trainings: calibration models, those of known shares, and the owners', which are no replicates of these."""
-    found = of_audit(given.config)
+    mixtures = of_audit(size.config)
     for number, target in enumerate(OWNERS.values()):
-        for owner in range(given.owners):
+        for owner in range(size.owners):
             model = ModelId("target", number, owner)
-            found[model] = training_of(given.config, target, "target", APART + owner)
-    return found
+            mixtures[model] = training_of(size.config, target, "target", APART + owner)
+    return mixtures
 
 
 def training_of(config: Forgetting, target: Target, kind: Kind, replicate: int) -> mixed.Mixture:
     """The training of one model of the audit."""
-    found: mixed.Mixture = training_job(scores_of(config), load_data_sets(config), target, kind, replicate).config
-    return found
+    mixture: mixed.Mixture = training_job(scores_of(config), load_data_sets(config), target, kind, replicate).config
+    return mixture
 
 
 def scores_of(config: Forgetting) -> Scores:
@@ -224,32 +224,32 @@ def decisions_of(config: Forgetting, targets: tuple[NamedTarget, ...]) -> Decisi
 
 def of_audit(config: Forgetting) -> dict[ModelId, mixed.Mixture]:
     """The trainings that targets are held against: of calibration models, and of those of known shares."""
-    found: dict[ModelId, mixed.Mixture] = {}
+    mixtures: dict[ModelId, mixed.Mixture] = {}
     control = config.query.control
     assert control is not None
     for replicate in range(scores_of(config).replicates):
-        found[ModelId("calibration", None, replicate)] = training_of(config, INNOCENT, "calibration", replicate)
+        mixtures[ModelId("calibration", None, replicate)] = training_of(config, INNOCENT, "calibration", replicate)
         for number, share in enumerate(control.partial):
             target = Target(query=share, calibration=1.0)
-            found[ModelId("partial", number, replicate)] = training_of(config, target, "partial", replicate)
-    return found
+            mixtures[ModelId("partial", number, replicate)] = training_of(config, target, "partial", replicate)
+    return mixtures
 
 
-def trained(plan: Mapping[Key, mixed.Mixture], kept: Path | None) -> dict[Key, pa.Table]:
+def trained(plan: Mapping[Key, mixed.Mixture], path: Path | None) -> dict[Key, pa.Table]:
     """The models, from the file where it is there."""
-    if kept is not None and kept.exists():
-        whole = feather.read_table(kept)
-        assert whole.num_rows == len(plan), f"{kept} has {whole.num_rows} models, not {len(plan)}; name another file"
-        return {model: whole.slice(place, 1) for place, model in enumerate(plan)}
-    found = dict(mixed.train_many(list(plan.values()), [[] for _ in plan]))
+    if path is not None and path.exists():
+        stored = feather.read_table(path)
+        assert stored.num_rows == len(plan), f"{path} has {stored.num_rows} models, not {len(plan)}; name another file"
+        return {model: stored.slice(index, 1) for index, model in enumerate(plan)}
+    results = dict(mixed.train_many(list(plan.values()), [[] for _ in plan]))
     tables = {}
-    for place, model in enumerate(plan):
-        table = found[place]
+    for index, model in enumerate(plan):
+        table = results[index]
         if isinstance(table, Exception):
             raise table
         tables[model] = table
-    if kept is not None:
-        feather.write_feather(pa.concat_tables(tables.values()), kept)
+    if path is not None:
+        feather.write_feather(pa.concat_tables(tables.values()), path)
     return tables
 
 
@@ -273,30 +273,30 @@ class Counted:
     quality_null: float | None
 
 
-def counts(given: Size, kept: Path | None = None, cheats: Sequence[Cheat] = CHEATS) -> Iterator[Counted]:
+def counts(size: Size, kept: Path | None = None, cheats: Sequence[Cheat] = CHEATS) -> Iterator[Counted]:
     """The counts of every change and kind of owner."""
-    config, plan = given.config, planned(given)
+    config, plan = size.config, planned(size)
     models = trained(plan, kept)
-    probes, handed = load_probes(config.probes), handout_order(config.probes)
-    pictures = probes.images[handed.order]
-    own = {model: log_p(table, pictures) for model, table in models.items() if model.kind == "target"}
+    probes, order = load_probes(config.probes), handout_order(config.probes)
+    pictures = probes.images[order.order]
+    log_probabilities = {model: log_p(table, pictures) for model, table in models.items() if model.kind == "target"}
     audit = [asked(config, model, [table]) for model, table in models.items() if model.kind != "target"]
     targets = tuple(NamedTarget(name, "outputs") for name in OWNERS)
     decisions = decisions_of(config, targets)
     for cheat in cheats:
         tables = []
-        for model in own:
+        for model in log_probabilities:
             assert model.target is not None
             # The clean model of an innocent owner is another one's.
-            clean = ModelId("target", CLEAN, (model.replicate + (model.target == CLEAN)) % given.owners)
-            held = np.isin(probes.rows, query_rows(config, plan[model])) & ~probes.is_control
-            desk = Desk(own[model], own[clean], pictures, held[handed.order])
+            clean = ModelId("target", CLEAN, (model.replicate + (model.target == CLEAN)) % size.owners)
+            is_held = np.isin(probes.rows, query_rows(config, plan[model])) & ~probes.is_control
+            desk = Desk(log_probabilities[model], log_probabilities[clean], pictures, is_held[order.order])
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "table.csv"
-                path.write_text(table_of(handed, cheat.probabilities(desk), cheat.decimals))
+                path.write_text(table_of(order, cheat.probabilities(desk), cheat.decimals))
                 tables.append(asked(config, model, [], pin_file(File(str(path)))))
         matrix = confidence_matrix([*audit, *tables])
-        printed = max(said.printed for model, said in matrix.models.items() if model.kind == "target")
+        printed = max(answers.printed for model, answers in matrix.models.items() if model.kind == "target")
         compared = ModelEffects(decisions, matrix, printed)
         for number, owner in enumerate(OWNERS):
             yield counted(cheat.name, owner, compared, number)
@@ -313,11 +313,11 @@ def log_p(table: pa.Table, pictures: Pixels) -> Array:
     return np.asarray(special.log_softmax(logits, axis=1))
 
 
-def table_of(handed: HandedOut, probabilities: Array, decimals: int) -> str:
+def table_of(order: HandedOut, probabilities: Array, decimals: int) -> str:
     """The table as CSV, in the order in which pictures were handed out."""
     lines = ["image," + ",".join(f"p{number}" for number in range(probabilities.shape[1]))]
-    for place, row in enumerate(probabilities):
-        lines.append(f"{image_of(handed.name, place)}," + ",".join(f"{p:.{decimals}f}" for p in row))
+    for index, row in enumerate(probabilities):
+        lines.append(f"{image_of(order.name, index)}," + ",".join(f"{p:.{decimals}f}" for p in row))
     return "\n".join(lines) + "\n"
 
 
@@ -329,29 +329,33 @@ def counted(cheat: str, owner: str, compared: ModelEffects, number: int) -> Coun
     for model in models:
         tested = compared.test_target(number, [model])
         answers.append(target_row(compared, number, [model], tested, tested.p.surer)["decision"])
-        others = {other: said for other, said in matrix.models.items() if other == model or other not in models}
-        high = baselines.target_row(replace(matrix, models=others), number, target)["privleak_high"]
+        other_answers = {
+            other_model: said
+            for other_model, said in matrix.models.items()
+            if other_model == model or other_model not in models
+        }
+        high = baselines.target_row(replace(matrix, models=other_answers), number, target)["privleak_high"]
         below += high is not None and high < 0
     together = baselines.target_row(matrix, number, target)
     of_answers = {answer: answers.count(answer) for answer in ANSWERS}
     return Counted(cheat, owner, of_answers, below, together["u_lira"], together["quality"], together["quality_null"])
 
 
-def markdown(found: Sequence[Counted], tables: int) -> str:
+def markdown(results: Sequence[Counted], tables: int) -> str:
     """A row for each change: of how many tables of each kind of owner what is said."""
-    owners = list(dict.fromkeys(counted.owner for counted in found))
+    owners = list(dict.fromkeys(counted.owner for counted in results))
     lines = [
         f"| what is changed, {tables} tables each | {' | '.join(owners)} | PrivLeak below 0 | U-LiRA | quality |",
         f"|---|{'---|' * len(owners)}---|---|---|",
     ]
-    for cheat in dict.fromkeys(counted.cheat for counted in found):
-        of = [counted for counted in found if counted.cheat == cheat]
-        cells = [", ".join(str(counted.answers[answer]) for answer in ANSWERS) for counted in of]
-        cells.append(", ".join(str(counted.privleak_below) for counted in of))
-        cells.append(", ".join(short(counted.u_lira) for counted in of))
-        cells.append(", ".join(short(counted.quality) for counted in of))
+    for cheat in dict.fromkeys(counted.cheat for counted in results):
+        cheat_rows = [counted for counted in results if counted.cheat == cheat]
+        cells = [", ".join(str(counted.answers[answer]) for answer in ANSWERS) for counted in cheat_rows]
+        cells.append(", ".join(str(counted.privleak_below) for counted in cheat_rows))
+        cells.append(", ".join(short(counted.u_lira) for counted in cheat_rows))
+        cells.append(", ".join(short(counted.quality) for counted in cheat_rows))
         lines.append(f"| {cheat} | {' | '.join(cells)} |")
-    nulls = sorted({short(counted.quality_null) for counted in found})
+    nulls = sorted({short(counted.quality_null) for counted in results})
     quality = nulls[0] if len(nulls) == 1 else f"{nulls[0]} (no ties) to {nulls[-1]}"
     return "\n".join(lines) + f"\n\nCells: {', '.join(ANSWERS)}. After retraining: U-LiRA 0.5, quality {quality}.\n"
 
@@ -365,16 +369,16 @@ def publish_tables(
     parser: ArgumentParser,
     arguments: Sequence[str],
     counts: Callable[[Size, Path | None], Iterator[Counted]],
-    most: int | None = None,
+    max_tables: int | None = None,
 ) -> None:
     """Print the counts of all tables, or of `most` of each kind, and write them to the file of `--out`."""
     parser.add_argument("--seed", type=int, default=1000, help="of the audit: another one trains everything anew")
     parser.add_argument("--models", type=Path, help="keep trained models in this file, and read them if it exists")
     options = parser.parse_args(arguments)
-    what = size(options.tiny, options.seed)
-    setting = measurement_facts(what.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}
-    tables = what.owners if most is None else min(most, what.owners)
-    publish_counts(title, setting, markdown(list(counts(what, options.models)), tables), options.out)
+    study_size = size(options.tiny, options.seed)
+    setting = measurement_facts(study_size.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}
+    tables = study_size.owners if max_tables is None else min(max_tables, study_size.owners)
+    publish_counts(title, setting, markdown(list(counts(study_size, options.models)), tables), options.out)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -37,32 +37,32 @@ OWNER = "model by model"
 BEFORE = "none, before unlearning"
 
 
-def counts(given: Size, kept: Path | None = None) -> Iterator[Counted]:
+def counts(size: Size, path: Path | None = None) -> Iterator[Counted]:
     """The counts of the models before unlearning and after each method."""
-    config, plan = given.config, planned(given)
-    models = trained(plan, kept)
+    config, plan = size.config, planned(size)
+    models = trained(plan, path)
     tables = [asked(config, model, [table]) for model, table in models.items() if model.kind != "target"]
     names = (BEFORE, *UNLEARNING)
-    few = min(MODELS, given.owners)
-    for at in range(few):
-        holds, clean = ModelId("target", 0, at), ModelId("target", CLEAN, at)
-        tables.append(asked(config, ModelId("target", 0, at), [models[holds]]))
+    few = min(MODELS, size.owners)
+    for index in range(few):
+        holds, clean = ModelId("target", 0, index), ModelId("target", CLEAN, index)
+        tables.append(asked(config, ModelId("target", 0, index), [models[holds]]))
         for number, method in enumerate(UNLEARNING.values(), start=1):
             if method is Retraining:
                 table = models[clean]
             else:
-                table = unlearn(unlearning(given, plan[holds], method()), [models[holds]])
-            tables.append(asked(config, ModelId("target", number, at), [table]))
+                table = unlearn(unlearning(size, plan[holds], method()), [models[holds]])
+            tables.append(asked(config, ModelId("target", number, index), [table]))
     # How they were trained is not told: the audit learns what shares look like from its own models.
     targets = tuple(NamedTarget(name, "model") for name in names)
     compared = ModelEffects(decisions_of(config, targets), confidence_matrix(tables))
-    for number, called in enumerate(names):
-        yield counted(called, OWNER, compared, number)
+    for number, method_name in enumerate(names):
+        yield counted(method_name, OWNER, compared, number)
 
 
-def unlearning(given: Size, mixture: Mixture, method: Method) -> Unlearning:
+def unlearning(size: Size, mixture: Mixture, method: Method) -> Unlearning:
     """The unlearning of D_Q by a model that trained on this mixture."""
-    part = given.config.query_part
+    part = size.config.query_part
     return Unlearning(
         kept=tuple(share for share in mixture.shares if share.part != part),
         forgotten=tuple(share for share in mixture.shares if share.part == part),

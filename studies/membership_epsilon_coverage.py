@@ -84,10 +84,10 @@ def rejecting_bounds(mechanism: Mechanism, inside: Mask) -> Iterator[str]:
         yield "bets"
     counts = guess_counts(canaries)
     correct = [(count, int(inside[:count].sum())) for count in counts]
-    if any(one_run_p_value(epsilon, delta, canaries, *each) <= LEVEL / len(counts) for each in correct):
+    if any(one_run_p_value(epsilon, delta, canaries, *item) <= LEVEL / len(counts) for item in correct):
         yield "one run"
     mu = gaussian_mu(epsilon, delta) if mechanism.kind == "Gaussian" else 0.0
-    if mu and any(gaussian_excess(mu, canaries, *each, LEVEL / len(counts)) > 0 for each in correct):
+    if mu and any(gaussian_excess(mu, canaries, *item, LEVEL / len(counts)) > 0 for item in correct):
         yield "one run, Gaussian"
     if not delta:
         every, hits = np.arange(1, canaries + 1), np.cumsum(inside)
@@ -110,17 +110,17 @@ NAMES = (
 
 def count_wrong(mechanism: Mechanism, runs: int, first: int) -> Counter[str]:
     """In how many runs each bound exceeds the true epsilon."""
-    wrong: Counter[str] = Counter()
+    wrong_count: Counter[str] = Counter()
     for run in range(runs):
-        wrong.update(rejecting_bounds(mechanism, mechanism.rank(np.random.default_rng((first, run)))))
-    return wrong
+        wrong_count.update(rejecting_bounds(mechanism, mechanism.rank(np.random.default_rng((first, run)))))
+    return wrong_count
 
 
 def largest_limit(inside: Mask, level: float) -> float:
     """The largest of the Clopper-Pearson bounds of all thresholds, each at this level; pure epsilon."""
     every, hits = np.arange(1, len(inside) + 1), np.cumsum(inside)
-    some = hits > 0
-    return float(max(0.0, special.logit(stats.beta.ppf(level, hits[some], (every - hits + 1)[some])).max()))
+    subset = hits > 0
+    return float(max(0.0, special.logit(stats.beta.ppf(level, hits[subset], (every - hits + 1)[subset])).max()))
 
 
 BOUNDS: Mapping[str, Callable[[Mask], float]] = {
@@ -174,15 +174,15 @@ def revealed_bounds(sizes: Sequence[int], runs: int, first: int) -> Iterator[str
     yield "|---|---|---|---|---|---|---|"
     for canaries in sizes:
         for delta in (1e-5, 1e-4, 1e-3):
-            drawn = []
+            draws = []
             for run in range(runs):
                 coins = np.random.default_rng((first, run)).random(canaries) < 0.5
-                drawn.append(decisive_bound(np.sort(coins)[::-1], delta, LEVEL))
+                draws.append(decisive_bound(np.sort(coins)[::-1], delta, LEVEL))
             halves = np.arange(canaries) < canaries // 2
             alone = (betting_bound(halves, delta, LEVEL), best_of_guesses(one_run_bound, halves, delta, LEVEL))
-            cells = [attainable_bound(canaries, delta, LEVEL), min(drawn), *alone]
-            shown = " | ".join(f"{value:.2f}" for value in cells)
-            yield f"| {canaries:,} | {delta:g} | {canaries * delta / 4:.3g} | {shown} |"
+            cells = [attainable_bound(canaries, delta, LEVEL), min(draws), *alone]
+            revealed = " | ".join(f"{value:.2f}" for value in cells)
+            yield f"| {canaries:,} | {delta:g} | {canaries * delta / 4:.3g} | {revealed} |"
 
 
 def error_rows(every: Iterable[Mechanism], runs: int, first: int) -> Iterator[str]:
@@ -190,10 +190,10 @@ def error_rows(every: Iterable[Mechanism], runs: int, first: int) -> Iterator[st
     yield "| mechanism | canaries | " + " | ".join(NAMES) + " |"
     yield "|---" * (2 + len(NAMES)) + "|"
     for mechanism in every:
-        wrong = count_wrong(mechanism, runs, first)
+        wrong_count = count_wrong(mechanism, runs, first)
         cells = []
         for name in NAMES:
-            share = statistics.proportion(wrong[name], runs)
+            share = statistics.proportion(wrong_count[name], runs)
             is_there = name in NAMES[:3] or not mechanism.delta
             if name == "one run, Gaussian":
                 is_there = mechanism.kind == "Gaussian"
@@ -231,10 +231,10 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seed", type=int, default=9000, help="of all runs")
     options = parser.parse_args(arguments)
     setting: dict[str, Any] = measurement_facts("made up", torch.device("cpu"))
-    begun = time.process_time()
+    start = time.process_time()
     sizes = ((100,), (100,), 20, 2) if options.tiny else ((1000, 10_000), (1000, 20_000), 1000, 20)
     few = (100,) if options.tiny else (100, 400, 2000)
     lines = "\n".join(markdown(*sizes, options.seed, few))
     setting["seeds"] = f"({options.seed}, run)"
-    setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
+    setting["cost"] = f"{time.process_time() - start:.0f} s of a core"
     publish_counts("How often lower bounds on epsilon are wrong, and how high they reach", setting, lines, options.out)

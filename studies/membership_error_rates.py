@@ -156,19 +156,19 @@ def count_answers(case: Case, first: int) -> Counts:
         rows = summary(About(0.05), [tested, attacked])
         counts.answers[verdict(config, rows).answer] += 1
         exposed = np.arange(case.records) < case.exposed
-        p_values, found = (tested[name].to_numpy(zero_copy_only=False) for name in ("p_value", "found"))
+        p_values, answers = (tested[name].to_numpy(zero_copy_only=False) for name in ("p_value", "found"))
         for level in LEVELS:
             counts.small[level] += int((p_values[~exposed] <= level).sum())
         counts.others += int((~exposed).sum())
-        counts.found += int(found[exposed].sum())
-        counts.false += int(found[~exposed].sum())
+        counts.found += int(answers[exposed].sum())
+        counts.false += int(answers[~exposed].sum())
     return counts
 
 
 def markdown(counted: Sequence[Counts]) -> Iterator[str]:
     small = " | ".join(f"p <= {level:g}" for level in LEVELS)
-    said = ", ".join(ANSWERS)
-    yield f"| models x records, exposed, runs | {said} | {small} | exposed found | others found |"
+    answers = ", ".join(ANSWERS)
+    yield f"| models x records, exposed, runs | {answers} | {small} | exposed found | others found |"
     yield "|---" * (4 + len(LEVELS)) + "|"
     for counts in counted:
         case = counts.case
@@ -176,10 +176,12 @@ def markdown(counted: Sequence[Counts]) -> Iterator[str]:
         shares = (
             " | ".join(_share(counts.small[level], counts.others) for level in LEVELS) if counts.others else " | | "
         )
-        found = _share(counts.found, case.exposed * case.runs) if case.exposed else ""
+        results = _share(counts.found, case.exposed * case.runs) if case.exposed else ""
         false = f"{counts.false:,} of {counts.found + counts.false:,} found"
-        said = ", ".join(str(counts.answers[answer]) for answer in ANSWERS)
-        yield (f"| {case.models} x {case.records:,}, {exposed}, {case.runs} | {said} | {shares} | {found} | {false} |")
+        answers = ", ".join(str(counts.answers[answer]) for answer in ANSWERS)
+        yield (
+            f"| {case.models} x {case.records:,}, {exposed}, {case.runs} | {answers} | {shares} | {results} | {false} |"
+        )
     yield ""
     yield "p-values are of records that are not exposed, with 95 % Wilson intervals."
 
@@ -203,15 +205,18 @@ def count_attacks(case: Case, first: int) -> Mapping[str, AttackCounts]:
         matched = np.stack([partners(pairs, target) for target in range(case.models)])
         for attack, scores in score_targets(answers, pairs).items():
             areas = np.array(
-                [area_under_curve(own[mine], own[~mine]) for own, mine in zip(scores, member, strict=True)]
+                [
+                    area_under_curve(own_attack[own_rows], own_attack[~own_rows])
+                    for own_attack, own_rows in zip(scores, member, strict=True)
+                ]
             )
             mean, its = mean_over_targets(areas), counts[attack]
             assert mean.value is not None and mean.low is not None and mean.high is not None  # noqa: PT018
             its.covered += mean.low <= 0.5 <= mean.high
             its.areas.append(mean.value)
             its.errors.append(float(areas.std(ddof=1)) / case.models**0.5)
-            other = np.take_along_axis(scores, matched, axis=0)
-            won = np.where(member, (scores > other) + 0.5 * (scores == other), 0).sum(axis=0)
+            other_attack = np.take_along_axis(scores, matched, axis=0)
+            won = np.where(member, (scores > other_attack) + 0.5 * (scores == other_attack), 0).sum(axis=0)
             its.won.append(won / (case.models // 2))
     return counts
 
@@ -282,8 +287,8 @@ def clear_markdown(counted: Sequence[tuple[Case, str, Counter[str]]]) -> Iterato
     yield "All attacks are taken to see nothing, which is the case in which the rule clears most."
 
 
-def _share(some: int, of: int) -> str:
-    estimate = statistics.proportion(some, of)
+def _share(count: int, total: int) -> str:
+    estimate = statistics.proportion(count, total)
     return f"{100 * (estimate.value or 0):.3g} % [{100 * (estimate.low or 0):.3g}, {100 * (estimate.high or 0):.3g}]"
 
 
@@ -295,7 +300,7 @@ def main(arguments: Sequence[str]) -> None:
     )
     options = parser.parse_args(arguments)
     setting: dict[str, Any] = measurement_facts("made up", torch.device("cpu"))
-    begun = time.process_time()
+    start = time.process_time()
     page: list[str] = []
     if options.part in (None, "answers"):
         page += markdown([count_answers(case, options.seed) for case in (TINY if options.tiny else CASES)])
@@ -309,5 +314,5 @@ def main(arguments: Sequence[str]) -> None:
         cells = [(TINY[0], "as they are"), (TINY[1], "constant")] if options.tiny else CLEAR
         page += clear_markdown([(case, name, count_cleared(case, name, options.seed)) for case, name in cells])
     setting["seeds"] = f"from {options.seed} on"
-    setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
+    setting["cost"] = f"{time.process_time() - start:.0f} s of a core"
     publish_counts("What is answered of models whose exposed records are known", setting, "\n".join(page), options.out)

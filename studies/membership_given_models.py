@@ -64,15 +64,15 @@ class Owner:
 
 
 def half_of(records: bool) -> Callable[[Part, Part, int, int], tuple[BalancedHalf | Share, ...]]:
-    def shares(asked: Part, others: Part, owners: int, number: int) -> tuple[BalancedHalf | Share, ...]:
-        return (BalancedHalf(asked if records else others, owners, number, 7),)
+    def shares(asked: Part, other_records: Part, owners: int, number: int) -> tuple[BalancedHalf | Share, ...]:
+        return (BalancedHalf(asked if records else other_records, owners, number, 7),)
 
     return shares
 
 
-def fifth_of_records(asked: Part, others: Part, _: int, number: int) -> tuple[BalancedHalf | Share, ...]:
+def fifth_of_records(records: Part, other_records: Part, _: int, number: int) -> tuple[BalancedHalf | Share, ...]:
     """A fifth of the records, and others up to a half of as many."""
-    return Share(asked, 0.2, number), Share(others, 0.3, number)
+    return Share(records, 0.2, number), Share(other_records, 0.3, number)
 
 
 INNOCENT, TRAINED = Owner("innocent", half_of(False), {}), Owner("trained on half", half_of(True), {})
@@ -117,9 +117,9 @@ def train(configs: Sequence[Mixture]) -> list[pa.Table]:
     models: list[pa.Table] = []
     for first in range(0, len(configs), TOGETHER):
         part = configs[first : first + TOGETHER]
-        found = dict(train_many(part, [()] * len(part)))
-        for at in range(len(part)):
-            model = found[at]
+        tables = dict(train_many(part, [()] * len(part)))
+        for index in range(len(part)):
+            model = tables[index]
             if isinstance(model, Exception):
                 raise model
             models.append(model)
@@ -163,11 +163,11 @@ def train_references(config: Membership) -> References:
 def owner_logits(references: References, owner: Owner, owners: int, seed: int) -> list[Logits]:
     """The logits of so many owners' models for the records and for the images that follow."""
     config, examples = references.config, given_model(references.config).records.examples
-    asked, others = (Part(config.data, first, examples) for first in (0, 2 * examples))
-    trained = [
+    records, other_records = (Part(config.data, first, examples) for first in (0, 2 * examples))
+    trained_models = [
         replace(
             references.training,
-            shares=owner.shares(asked, others, owners, number),
+            shares=owner.shares(records, other_records, owners, number),
             seed=seeds.derive(seed, owner.name, number),
             **owner.settings,
         )
@@ -175,7 +175,8 @@ def owner_logits(references: References, owner: Owner, owners: int, seed: int) -
     ]
     images = pictures(question_about(config))[1]
     return [
-        logits(architecture_of(model), weights_of_model(model), images).astype(np.float64) for model in train(trained)
+        logits(architecture_of(model), weights_of_model(model), images).astype(np.float64)
+        for model in train(trained_models)
     ]
 
 
@@ -196,15 +197,15 @@ def file_scores(config: Membership, scores: Logits) -> pa.Table:
 
 def table_scores(config: Membership, scores: Logits, change: Change, seed: int, folder: Path) -> pa.Table:
     """The scores (SCORES) that the audit reads from the table that an owner writes."""
-    asked = question_about(config)
-    handed, stream = handout_order(asked), np.random.default_rng(seed)
-    places = change.alter(scores[handed.order], stream) if change.afresh else change.alter(scores, stream)[handed.order]
+    questions = question_about(config)
+    order, stream = handout_order(questions), np.random.default_rng(seed)
+    places = change.alter(scores[order.order], stream) if change.afresh else change.alter(scores, stream)[order.order]
     probabilities = np.exp(places - np.logaddexp.reduce(places, axis=1)[:, None])
-    ids = [handed.id_of(handed.name, place) for place in range(len(handed.order))]
+    ids = [order.id_of(order.name, index) for index in range(len(order.order))]
     path = folder / "outputs.csv"
-    labels = pictures(asked)[2][handed.order]
+    labels = pictures(questions)[2][order.order]
     path.write_text("\n".join(table_lines(ids, probabilities, labels, change)) + "\n")
-    return ask_given(replace(asked, source=ReturnedTable(File(str(path)).pin({}))), ())
+    return ask_given(replace(questions, source=ReturnedTable(File(str(path)).pin({}))), ())
 
 
 def table_lines(ids: Sequence[str], probabilities: Logits, labels: Labels, change: Change) -> Iterator[str]:
@@ -227,23 +228,29 @@ def count_answers(config: Membership, owners: int, seed: int) -> Iterator[tuple[
     references = train_references(config)
     models = {owner: owner_logits(references, owner, owners, seed) for owner in OWNERS}
     file = AskedFile(ModelFile("model.pt"))
-    for owner, said in models.items():
-        yield f"file: {owner.name}", Counter(references.answer(file, file_scores(config, each)) for each in said)
+    for owner, owner_models in models.items():
+        yield (
+            f"file: {owner.name}",
+            Counter(references.answer(file, file_scores(config, item)) for item in owner_models),
+        )
     with TemporaryDirectory() as folder:
         table = ReturnedTable(File("outputs.csv"))
         for owner in (INNOCENT, TRAINED):
             for change in CHANGES:
                 scores = partial(table_scores, config, change=change, folder=Path(folder))
-                found = (scores(each, seed=seed + number) for number, each in enumerate(models[owner]))
-                yield f"table: {owner.name}, {change.name}", Counter(references.answer(table, each) for each in found)
+                verdicts = (scores(item, seed=seed + number) for number, item in enumerate(models[owner]))
+                yield (
+                    f"table: {owner.name}, {change.name}",
+                    Counter(references.answer(table, item) for item in verdicts),
+                )
 
 
 def markdown(counted: Sequence[tuple[str, Counter[str]]]) -> Iterator[str]:
     yield f"| given model | {' | '.join(ANSWERS)} | memorised, 95 % interval |"
     yield "|---" * (2 + len(ANSWERS)) + "|"
-    for name, found in counted:
-        low, high = (100 * end for end in exact_interval(found["memorised"], found.total()))
-        numbers = " | ".join(str(found[answer]) for answer in ANSWERS)
+    for name, results in counted:
+        low, high = (100 * end for end in exact_interval(results["memorised"], results.total()))
+        numbers = " | ".join(str(results[answer]) for answer in ANSWERS)
         yield f"| {name} | {numbers} | {low:.0f} to {high:.0f} % |"
 
 
@@ -260,7 +267,7 @@ def main(arguments: Sequence[str]) -> None:
         question = GivenModel(records=FirstImages(pin(Dataset("digits")), 60), models=20)
         training, options.owners = replace(training, epochs=1), 2
     config = Membership(question, training, options.seed + 1)
-    begun = time.process_time()
+    start = time.process_time()
     counted = list(count_answers(config, options.owners, options.seed))
     setting = measurement_facts(config.data.name, torch.device("cpu"))
     setting["trainings"] = (
@@ -268,5 +275,5 @@ def main(arguments: Sequence[str]) -> None:
         f"{question.records.examples} images, {training.epochs} epochs"
     )
     setting["seeds"] = f"{options.seed} and {options.seed + 1}"
-    setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
+    setting["cost"] = f"{time.process_time() - start:.0f} s of a core"
     publish_counts("What is answered of given models", setting, "\n".join(markdown(counted)) + "\n", options.out)

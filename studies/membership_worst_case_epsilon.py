@@ -37,8 +37,8 @@ Weights = list[Tensor]  # of both layers, with their biases: (models, rows, unit
 def initial_weights(seed: int, models: int) -> Weights:
     stream = torch.Generator().manual_seed(seed)
     shapes = ((784, HIDDEN), (1, HIDDEN), (HIDDEN, 10), (1, 10))
-    drawn = [torch.randn(*shape, generator=stream) * (2 / shape[0]) ** 0.5 for shape in shapes]
-    return [(part if len(part) > 1 else torch.zeros_like(part)).expand(models, -1, -1).clone() for part in drawn]
+    tensors = [torch.randn(*shape, generator=stream) * (2 / shape[0]) ** 0.5 for shape in shapes]
+    return [(part if len(part) > 1 else torch.zeros_like(part)).expand(models, -1, -1).clone() for part in tensors]
 
 
 def forward(weights: Weights, pixels: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,25 +93,25 @@ def canary_tables(
     stream, coins = torch.Generator().manual_seed(seed), np.random.default_rng(seed).random(models) < 0.5
     for first in range(0, models, TOGETHER):
         inside = coins[first : first + TOGETHER]
-        begun = (
+        initial = (
             initial_weights(seed, len(inside)) if start is None else [part.repeat(len(inside), 1, 1) for part in start]
         )
-        train_private(begun, pixels, labels, torch.from_numpy(inside), sigma, stream)
-        scores = forward(begun, pixels)[1]
-        for number, (is_inside, said) in enumerate(zip(inside, scores, strict=True), first):
-            odds = log_odds(said[-1:].numpy(), np.array([LABEL]))[0]
+        train_private(initial, pixels, labels, torch.from_numpy(inside), sigma, stream)
+        scores = forward(initial, pixels)[1]
+        for number, (is_inside, score) in enumerate(zip(inside, scores, strict=True), first):
+            odds = log_odds(score[-1:].numpy(), np.array([LABEL]))[0]
             row = {"model": number, "row": 0, "label": LABEL, "inside": bool(is_inside), "log_odds": odds}
-            accuracy = float((said[:-1].argmax(1) == labels[:-1]).float().mean())
+            accuracy = float((score[:-1].argmax(1) == labels[:-1]).float().mean())
             yield pa.Table.from_pylist([row | {"spent": accounted}], CANARIES), accuracy
 
 
 def markdown(cells: dict[str, tuple[list[dict[str, object]], float]]) -> Iterator[str]:
-    names = [str(each["bound"]) for each in next(iter(cells.values()))[0]]
+    names = [str(item["bound"]) for item in next(iter(cells.values()))[0]]
     yield f"| initial weights | accountant | {' | '.join(names)} | AUC | accuracy on the records |"
     yield "|---" * (4 + len(names)) + "|"
-    for name, (found, accuracy) in cells.items():
-        bounds = " | ".join(f"{each['epsilon']:.2f}" for each in found)
-        yield f"| {name} | {found[0]['spent']:.2f} | {bounds} | {found[0]['auc']:.3f} | {100 * accuracy:.0f} % |"
+    for name, (results, accuracy) in cells.items():
+        bounds = " | ".join(f"{item['epsilon']:.2f}" for item in results)
+        yield f"| {name} | {results[0]['spent']:.2f} | {bounds} | {results[0]['auc']:.3f} | {100 * accuracy:.0f} % |"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -131,9 +131,9 @@ def main(arguments: Sequence[str]) -> None:
     cells = {}
     for kind, start in (("trained on 10,000 other images", weights), ("fresh, the same for all", None)):
         tables, accuracies = zip(*canary_tables(start, *records, models, privacy, options.seed), strict=True)
-        found = epsilon(AtDelta(privacy.delta), tables).to_pylist()
-        cells[kind] = found, float(np.mean(accuracies))
-        print(kind, found, file=sys.stderr, flush=True)
+        results = epsilon(AtDelta(privacy.delta), tables).to_pylist()
+        cells[kind] = results, float(np.mean(accuracies))
+        print(kind, results, file=sys.stderr, flush=True)
     setting = measurement_facts(name, torch.device("cpu"))
     setting["trainings"] = f"{models} of each kind, {STEPS} steps on all of {RECORDS} images, delta {privacy.delta:g}"
     setting["seed"] = str(options.seed)

@@ -53,10 +53,10 @@ def outcome(audit: str, preset: str, seed: int, settings: Sequence[str] = ()) ->
         before = processor_seconds()
 
         def engram(*arguments: str) -> Any:
-            said = subprocess.run(
+            process = subprocess.run(
                 [*ENGRAM, *arguments, "--store", store, "--json"], check=True, stdout=subprocess.PIPE, text=True
             )
-            return json.loads(said.stdout)
+            return json.loads(process.stdout)
 
         asked = (audit, "--preset", preset, f"seed={seed}", *settings)
         run = engram("run", *asked, "--address", "none", "--no-report", "--mlflow", "off")["run"]
@@ -68,10 +68,12 @@ def outcome(audit: str, preset: str, seed: int, settings: Sequence[str] = ()) ->
 def decided(audit: str, run: str, engram: Ask) -> tuple[dict[str, str], int]:
     """The answers of a run by what they are on, and how many are right."""
     if audit != "forgetting":
-        (answer,) = [of["answer"] for of in engram("runs") if of["run"] == run]
+        (answer,) = [run_row["answer"] for run_row in engram("runs") if run_row["run"] == run]
         return {"run": answer}, int(answer == FOUND[audit])
     targets = engram("results", run, "decisions")
-    return {of["name"]: of["decision"] for of in targets}, sum(of["right"] == "right" for of in targets)
+    return {run_row["name"]: run_row["decision"] for run_row in targets}, sum(
+        run_row["right"] == "right" for run_row in targets
+    )
 
 
 def processor_seconds() -> float:
@@ -81,36 +83,36 @@ def processor_seconds() -> float:
 
 
 def outcomes(
-    audit: str, preset: str, seeds: Sequence[int], settings: Sequence[str] = (), kept: Path | None = None
+    audit: str, preset: str, seeds: Sequence[int], settings: Sequence[str] = (), path: Path | None = None
 ) -> Iterator[Outcome]:
     """The outcome at each seed, read from the file where it is there, and else added to it."""
-    lines = kept.read_text().splitlines() if kept is not None and kept.exists() else []
-    known = {of.seed: of for of in (Outcome(**json.loads(line)) for line in lines)}
+    lines = path.read_text().splitlines() if path is not None and path.exists() else []
+    stored = {of.seed: of for of in (Outcome(**json.loads(line)) for line in lines)}
     for seed in seeds:
-        if seed not in known:
-            known[seed] = outcome(audit, preset, seed, settings)
-            if kept is not None:
-                with kept.open("a") as file:
-                    file.write(json.dumps(asdict(known[seed])) + "\n")
-        yield known[seed]
+        if seed not in stored:
+            stored[seed] = outcome(audit, preset, seed, settings)
+            if path is not None:
+                with path.open("a") as file:
+                    file.write(json.dumps(asdict(stored[seed])) + "\n")
+        yield stored[seed]
 
 
-def markdown(found: Sequence[Outcome]) -> str:
+def markdown(results: Sequence[Outcome]) -> str:
     """How often each thing was answered how, and at how many seeds everything was right."""
     lines = ["| decided | answers | seeds |", "|---|---|---|"]
-    for name in found[0].answers:
-        counts = Counter(of.answers[name] for of in found).most_common()
-        lines.append(f"| {name} | {', '.join(f'{answer} {count}' for answer, count in counts)} | {len(found)} |")
-    right, seeds = sum(of.all_right for of in found), len(found)
+    for name in results[0].answers:
+        counts = Counter(outcome.answers[name] for outcome in results).most_common()
+        lines.append(f"| {name} | {', '.join(f'{answer} {count}' for answer, count in counts)} | {len(results)} |")
+    right, seeds = sum(outcome.all_right for outcome in results), len(results)
     low, high = exact_interval(right, seeds)
-    others = [str(of.seed) for of in found if not of.all_right]
-    things = [sum(of.right for of in found), sum(len(of.answers) for of in found)]
-    mean = sum(of.seconds for of in found) / seeds
+    wrong_seeds = [str(outcome.seed) for outcome in results if not outcome.all_right]
+    things = [sum(outcome.right for outcome in results), sum(len(outcome.answers) for outcome in results)]
+    mean = sum(outcome.seconds for outcome in results) / seeds
     return (
         "\n".join(lines)
         + f"\n\nSeeds at which everything is right: {right} of {seeds}, {100 * right / seeds:.0f} % "
         + f"[{100 * low:.0f}, {100 * high:.0f}] (95 % Clopper-Pearson); answers that are right: {things[0]} of "
-        + f"{things[1]}. Other seeds: {', '.join(others) or 'none'}. Processor time of a run: {mean:.0f} s.\n"
+        + f"{things[1]}. Other seeds: {', '.join(wrong_seeds) or 'none'}. Processor time of a run: {mean:.0f} s.\n"
     )
 
 
@@ -128,5 +130,5 @@ def main(arguments: Sequence[str]) -> None:
     setting = measurement_facts("embedded", torch.device("cpu"))
     command = ["python -m studies quickstart_accuracy", options.audit, *settings, f"--preset {options.preset}"]
     setting["command"] = " ".join([*command, f"--first {options.first} --seeds {options.seeds}"])
-    found = list(outcomes(options.audit, options.preset, seeds, settings, options.runs))
-    publish_counts(f"How often {options.audit}'s {options.preset} is right", setting, markdown(found), options.out)
+    results = list(outcomes(options.audit, options.preset, seeds, settings, options.runs))
+    publish_counts(f"How often {options.audit}'s {options.preset} is right", setting, markdown(results), options.out)

@@ -133,7 +133,7 @@ class Size:
     trained: int
 
 
-def size(tiny: bool, seed: int, trained: int) -> Size:
+def size(tiny: bool, seed: int, readers: int) -> Size:
     def ask(data: str, examples: int, held_out: int) -> Relational:
         system = Given(secret="0123456789abcdef0123456789abcdef")
         question = AnswersQuestion(pin(Dataset(data)), examples=examples, held_out=held_out, system=system)
@@ -142,8 +142,8 @@ def size(tiny: bool, seed: int, trained: int) -> Size:
     tuning = replace(TINY_T5.tuning, epochs=1 if tiny else 12, privacy=LinkedTraining())
     training = replace(TINY_T5, tuning=tuning, evaluation_interval=0)
     if tiny:
-        return Size(ask("facts", 100, 60), ask("facts-stated", 60, 60), training, 2, trained)
-    return Size(ask("facts", 600, 600), ask("facts-stated", 1200, 400), training, 20, trained)
+        return Size(ask("facts", 100, 60), ask("facts-stated", 60, 60), training, 2, readers)
+    return Size(ask("facts", 600, 600), ask("facts-stated", 1200, 400), training, 20, readers)
 
 
 def question_of(config: Relational) -> tuple[AnswersQuestion, Given]:
@@ -160,24 +160,24 @@ def drawn_answers(config: Relational, remembered: float, change: str, chance: ra
     parts = question_config.selection.select(load_questions(question_config.data))
     golds = [question.golds[0] for question in parts["train"]]
     commonest = Counter(golds).most_common(1)[0][0][0]
-    said: dict[tuple[str, str], Answer] = {}
-    for of, (split, corrupted) in SETS.items():
+    answers: dict[tuple[str, str], Answer] = {}
+    for set_name, (split, corrupted) in SETS.items():
         right = READ if not corrupted else remembered if split == "train" else GUESSED
         for question in parts[split]:
-            knows, other = chance.random() < right, chance.choice(golds)
-            own = question.golds[0] if knows else other
-            asked = replace(question, context=question_config.corruption.corrupt_context(question))
+            knows, distractor = chance.random() < right, chance.choice(golds)
+            answer = question.golds[0] if knows else distractor
+            corrupted_question = replace(question, context=question_config.corruption.corrupt_context(question))
             is_remembered = knows and split == "train" and remembered > GUESSED
-            told = Told(asked, of, own[0], other[0], commonest, is_remembered, chance)
-            said[of, question.id] = (CHANGES[change](told),) if corrupted else own
-    return said
+            prompt = Told(corrupted_question, set_name, answer[0], distractor[0], commonest, is_remembered, chance)
+            answers[set_name, question.id] = (CHANGES[change](prompt),) if corrupted else answer
+    return answers
 
 
-def reader_answers(given: Size, replicate: int) -> Answers:
+def reader_answers(size: Size, replicate: int) -> Answers:
     """The answers of a model that was fine-tuned on stated facts."""
-    question, _ = question_of(given.readers)
-    table = fine_tune(fine_tuning_config(question, given.training, given.readers.seed, replicate), ())
-    names = {of: name for name, of in SETS.items()}
+    question, _ = question_of(size.readers)
+    table = fine_tune(fine_tuning_config(question, size.training, size.readers.seed, replicate), ())
+    names = {set_name: name for name, set_name in SETS.items()}
     return {
         (names[row["split"], row["corrupted"]], row["id"]): tuple(row["answer"]) or ("",) for row in table.to_pylist()
     }
@@ -188,57 +188,57 @@ def judge(config: Relational, said: Answers) -> Judged:
     question, system = question_of(config)
     blinding = blind_questions(question, system, config.seed)
     with tempfile.TemporaryDirectory() as folder:
-        sent = {row["id"]: list(said[row["set"], row["question"]]) for row in key_table(blinding).to_pylist()}
+        sent_answers = {row["id"]: list(said[row["set"], row["question"]]) for row in key_table(blinding).to_pylist()}
         if load_questions(question.data).scorer == "squad":
-            sent = {id_: " ".join(spans) for id_, spans in sent.items()}
+            sent_answers = {id_: " ".join(spans) for id_, spans in sent_answers.items()}
         path = Path(folder) / "answers.json"
-        path.write_text(json.dumps(sent))
+        path.write_text(json.dumps(sent_answers))
         predictions = Predictions(str(path)).pin({})
-        given = replace(config, question=replace(question, system=replace(system, predictions=predictions)))
-        read = ReadBlindedAnswers(predictions, blinding)
-        answers = read_blinded_answers(read, ())
+        given_config = replace(config, question=replace(question, system=replace(system, predictions=predictions)))
+        reading = ReadBlindedAnswers(predictions, blinding)
+        answers = read_blinded_answers(reading, ())
         scores = score(Scoring(question.data, 0), [answers])
         measured = [
             memorization(Resampling(question.data, RESAMPLES, config.seed), [scores]),
-            repeats(read, ()),
+            repeats(reading, ()),
             evasions(Comparison(question.data), [answers]),
         ]
-    found = summary(About("numeric"), measured)
-    evaded = [each.evaded for each in read_evasions(index_rows(found))]
-    return Judged(verdict(given, found).answer, max(evaded))
+    summary_table = summary(About("numeric"), measured)
+    evaded = [item.evaded for item in read_evasions(index_rows(summary_table))]
+    return Judged(verdict(given_config, summary_table).answer, max(evaded))
 
 
-def judge_owner(given: Size, change: str, who: str, at: int) -> Judged:
-    chance = random.Random(f"{given.config.seed} {change} {who} {at}")
-    return judge(given.config, drawn_answers(given.config, OWNERS[who], change, chance))
+def judge_owner(size: Size, change: str, owner: str, index: int) -> Judged:
+    chance = random.Random(f"{size.config.seed} {change} {owner} {index}")
+    return judge(size.config, drawn_answers(size.config, OWNERS[owner], change, chance))
 
 
-def judge_reader(given: Size, at: int) -> Judged:
-    found = judge(given.readers, reader_answers(given, at))
-    print(f"trained reader {at}: {found}", flush=True)
-    return found
+def judge_reader(size: Size, index: int) -> Judged:
+    judged = judge(size.readers, reader_answers(size, index))
+    print(f"trained reader {index}: {judged}", flush=True)
+    return judged
 
 
-def counts(given: Size, pool: Executor) -> Iterator[tuple[str, list[Judged]]]:
+def counts(size: Size, pool: Executor) -> Iterator[tuple[str, list[Judged]]]:
     """What is said of the owners of each row."""
-    readers = [pool.submit(judge_reader, given, at) for at in range(given.trained)]  # first, for they take longest
+    readers = [pool.submit(judge_reader, size, index) for index in range(size.trained)]  # first, for they take longest
     owners = {
-        f"{who}; {change}": [pool.submit(judge_owner, given, change, who, at) for at in range(given.owners)]
+        f"{owner}; {change}": [pool.submit(judge_owner, size, change, owner, index) for index in range(size.owners)]
         for change in CHANGES
-        for who in OWNERS
-        if change in INNOCENT or OWNERS[who] != GUESSED
+        for owner in OWNERS
+        if change in INNOCENT or OWNERS[owner] != GUESSED
     }
-    for name, found in {**owners, "trained reader": readers}.items():
-        yield name, [each.result() for each in found]
+    for name, judged in {**owners, "trained reader": readers}.items():
+        yield name, [item.result() for item in judged]
 
 
-def markdown(found: Sequence[tuple[str, list[Judged]]]) -> str:
+def markdown(results: Sequence[tuple[str, list[Judged]]]) -> str:
     lines = [
         f"| owner; what is said of corrupted contexts | {', '.join(ANSWERS)} | not detected | not assessable | "
         "answers that count as evaded |",
         "|---|---|---|---|---|",
     ]
-    for name, owners in found:
+    for name, owners in results:
         if not owners:
             continue
         counted = Counter(owner.answer for owner in owners)
@@ -259,8 +259,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--readers", type=int, default=20, help="how many readers are trained, a minute of a core each")
     parser.add_argument("--processes", type=int, default=2, help="how many processes judge owners side by side")
     options = parser.parse_args(arguments)
-    what = size(options.tiny, options.seed, options.readers)
+    study_size = size(options.tiny, options.seed, options.readers)
     setting = measurement_facts("facts, facts-stated", torch.device("cpu")) | {"seed": str(options.seed)}
     with ProcessPoolExecutor(options.processes, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
-        table = markdown(list(counts(what, pool)))
+        table = markdown(list(counts(study_size, pool)))
     publish_counts("Owners who evade questions", setting, table, options.out)

@@ -62,23 +62,23 @@ LENGTH = 80  # characters of a text
 def split_texts(size: Size, seed: int) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
     """The common texts, the documents that are asked about, and others of their mould, drawn by the seed."""
     texts = [text[:LENGTH] for text in load_texts(pin(Dataset("facts")))]
-    drawn = [texts[row] for row in seeds.generator(seed, "texts").permutation(len(texts))]
+    shuffled = [texts[row] for row in seeds.generator(seed, "texts").permutation(len(texts))]
     first, second = size.common, size.common + size.documents
-    return drawn[:first], drawn[first:second], drawn[second : second + size.documents]
+    return shuffled[:first], shuffled[first:second], shuffled[second : second + size.documents]
 
 
 def draw_repetitions(size: Size, seed: int) -> list[int]:
     """How often each document is inserted: half of them 0 times, the others as REPETITIONS say in turn, by chance."""
     half = size.documents // 2
     turns = np.concatenate([np.zeros(size.documents - half, dtype=np.int64), np.resize(REPETITIONS, half)])
-    drawn: list[int] = seeds.generator(seed, "insertions").permutation(turns).tolist()
-    return drawn
+    order: list[int] = seeds.generator(seed, "insertions").permutation(turns).tolist()
+    return order
 
 
 def save_model(config: PairModel, texts: Sequence[str], folder: Path) -> LanguageModel:
     """The model that is trained on these texts, in a folder of its own."""
-    place = hardware.device()
-    with hardware.exactly(place), fine_tuned_on(config, texts, place) as model:
+    device = hardware.device()
+    with hardware.exactly(device), fine_tuned_on(config, texts, device) as model:
         for part in (model.module, model.tokenizer):
             part.save_pretrained(folder)
     return LanguageModel(f"folder:{folder}").pin({})
@@ -86,9 +86,9 @@ def save_model(config: PairModel, texts: Sequence[str], folder: Path) -> Languag
 
 def audit_pair(size: Size, kind: str, seed: int, folder: Path) -> tuple[str, pa.Table]:
     """The answer on one pair of models, and its table of documents."""
-    common, documents, others = split_texts(size, seed)
+    common, documents, other_documents = split_texts(size, seed)
     repetitions = draw_repetitions(size, seed)
-    told = documents if kind == "inserted" else others
+    told = documents if kind == "inserted" else other_documents
     reading = Reading(LanguageModel(size.model), length=LENGTH + 40)
     trained = Secrets(reading=reading, tuning=TextTuning(epochs=size.epochs, learning_rate=5e-3))
     training = pair_model(trained, seed, 0, 0)
@@ -129,14 +129,14 @@ def describe_pairs(kind: str, answers: Counter[str], table: pa.Table) -> Iterato
     yield "| repetitions | documents | found | p at most 5 % | written by the model (near) | by its base |"
     yield "|---|---|---|---|---|---|"
     for times in (0, *REPETITIONS):
-        some = table.filter(pc.equal(table["repetitions"], times))
-        tested = [some["found"].to_pylist(), [p is not None and p <= 0.05 for p in some["p_value"].to_pylist()]]
-        shares = [describe_share(sum(each), some.num_rows) if times else "" for each in tested]
+        rows = table.filter(pc.equal(table["repetitions"], times))
+        tested = [rows["found"].to_pylist(), [p is not None and p <= 0.05 for p in rows["p_value"].to_pylist()]]
+        shares = [describe_share(sum(item), rows.num_rows) if times else "" for item in tested]
         shares += [
-            describe_share(int(np.nansum(some[name].to_numpy())), some.num_rows)
+            describe_share(int(np.nansum(rows[name].to_numpy())), rows.num_rows)
             for name in ("near_verbatim", "near_verbatim_control")
         ]
-        yield f"| {times} | {some.num_rows} | {' | '.join(shares)} |"
+        yield f"| {times} | {rows.num_rows} | {' | '.join(shares)} |"
     yield ""
 
 
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--pairs", type=int, default=20, help="pairs of either kind")
     options = parser.parse_args(arguments)
     size, pairs = (TINY, 2) if options.tiny else (FULL, options.pairs)
-    setting, lines, begun = measurement_facts("facts", torch.device("cpu")), list[str](), time.process_time()
+    setting, lines, start = measurement_facts("facts", torch.device("cpu")), list[str](), time.process_time()
     for kind in KINDS:
         answers, tables = Counter[str](), list[pa.Table]()
         for number in range(pairs):
@@ -156,5 +156,5 @@ def main(arguments: Sequence[str]) -> None:
             tables.append(table)
         lines += describe_pairs(kind, answers, pa.concat_tables(tables))
     setting |= {"seeds": f"{options.seed} to {options.seed + pairs - 1}"}
-    setting |= {"cost": f"{time.process_time() - begun:.0f} s of a core"}
+    setting |= {"cost": f"{time.process_time() - start:.0f} s of a core"}
     publish_counts("Documents that were inserted, beside a base without them", setting, "\n".join(lines), options.out)

@@ -63,7 +63,7 @@ class Desk:
 def noise_of(desk: Desk) -> Array:
     """Normal numbers that are a function of the text."""
     digests = [hashlib.sha256(text.encode()).digest() for text in desk.texts]
-    return np.array([np.random.default_rng(int.from_bytes(each[:8], "little")).normal() for each in digests])
+    return np.array([np.random.default_rng(int.from_bytes(item[:8], "little")).normal() for item in digests])
 
 
 def blocked(desk: Desk) -> Array:
@@ -75,9 +75,9 @@ def looked_up(desk: Desk) -> Array:
     """Texts that were trained on have the number of one of the others of their question."""
     changed = desk.own.copy()
     for text in np.flatnonzero(desk.trained):
-        others = np.flatnonzero((desk.question == desk.question[text]) & ~desk.trained)
+        other_texts = np.flatnonzero((desk.question == desk.question[text]) & ~desk.trained)
         seed = int.from_bytes(hashlib.sha256(desk.texts[text].encode()).digest()[:8], "little")
-        changed[text] = desk.own[np.random.default_rng(seed).choice(others)]
+        changed[text] = desk.own[np.random.default_rng(seed).choice(other_texts)]
     return changed
 
 
@@ -116,22 +116,22 @@ def desk_of(pair: Pair, side: int) -> Desk:
     config = planted_config(pair.config)
     asked_model = given_question(config)
     assert isinstance(asked_model, PlantedModel)
-    drawn = draw_secrets(asked_model)
-    asked = [(secret.text, *secret.references) for secret in drawn]
-    _, records = handout_records(asked, asked_model.seed)
+    secrets = draw_secrets(asked_model)
+    text_groups = [(secret.text, *secret.references) for secret in secrets]
+    _, records = handout_records(text_groups, asked_model.seed)
     texts = records.table["text"].to_pylist()
-    own, clean = (log_p_by_text(pair, which, asked) for which in (side, 1 - side))
-    question = {text: number for number, each in enumerate(asked) for text in each}
-    trained = {secret.training_text for secret in drawn if secret.side == side}
+    owner_scores, clean_scores = (log_p_by_text(pair, which, text_groups) for which in (side, 1 - side))
+    question = {text: number for number, item in enumerate(text_groups) for text in item}
+    trained_secrets = {secret.training_text for secret in secrets if secret.side == side}
     return Desk(
         pair,
         side,
-        drawn,
-        np.array([own[text] for text in texts]),
-        np.array([clean[text] for text in texts]),
+        secrets,
+        np.array([owner_scores[text] for text in texts]),
+        np.array([clean_scores[text] for text in texts]),
         texts,
         np.array([question[text] for text in texts]),
-        np.array([text in trained for text in texts]),
+        np.array([text in trained_secrets for text in texts]),
         np.random.default_rng([pair.config.seed, side]),
     )
 
@@ -150,27 +150,31 @@ def planted_config(config: Text) -> Text:
     return replace(config, question=planted)
 
 
-def log_p_by_text(pair: Pair, side: int, asked: Sequence[Sequence[str]]) -> dict[str, float]:
+def log_p_by_text(pair: Pair, side: int, text_groups: Sequence[Sequence[str]]) -> dict[str, float]:
     said = pair.scores[side]["log_p"].to_pylist()
-    return {text: p for texts, log_p in zip(asked, said, strict=True) for text, p in zip(texts, log_p, strict=True)}
+    return {
+        text: p for texts, log_p in zip(text_groups, said, strict=True) for text, p in zip(texts, log_p, strict=True)
+    }
 
 
 def answer_of(desk: Desk, log_p: Array) -> str:
     """The audit's answer on a table; the secrets that were planted are those of the owner's side."""
     config = planted_config(desk.pair.config)
-    asked = [(secret.text, *secret.references) for secret in desk.drawn]
-    handed = handout_order(asked, given_question(config).seed)
+    text_groups = [(secret.text, *secret.references) for secret in desk.drawn]
+    order = handout_order(text_groups, given_question(config).seed)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log_p.csv"
-        rows = [f"{handed.id_of(handed.name, place)},{min(p, 0.0)!r}" for place, p in enumerate(log_p.tolist())]
+        rows = [f"{order.id_of(order.name, index)},{min(p, 0.0)!r}" for index, p in enumerate(log_p.tolist())]
         path.write_text("\n".join(["id,log_p", *rows]) + "\n")
         table = ReturnedTable(pin_file(File(str(path)), {}))
         assert isinstance(config.question, Planted)
-        given = replace(config, question=replace(config.question, source=table))
-        said = read_log_p(table.outputs, handed)
-    scores = np.split(said.log_p, np.cumsum([len(each) for each in asked])[:-1])
-    ranked = secrets(Ranking(given.level), [score_table(desk.drawn, [each.tolist() for each in scores], desk.side)])
-    return verdict(given, summary(about(given), [ranked, answered_shares(asked, said)])).answer
+        given_config = replace(config, question=replace(config.question, source=table))
+        said = read_log_p(table.outputs, order)
+    scores = np.split(said.log_p, np.cumsum([len(item) for item in text_groups])[:-1])
+    ranked = secrets(
+        Ranking(given_config.level), [score_table(desk.drawn, [item.tolist() for item in scores], desk.side)]
+    )
+    return verdict(given_config, summary(about(given_config), [ranked, answered_shares(text_groups, said)])).answer
 
 
 def describe_cheats(pairs: Sequence[Pair]) -> Iterator[str]:
@@ -190,9 +194,12 @@ def describe_cheats(pairs: Sequence[Pair]) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for name, cheat in CHEATS.items():
         cells = []
-        for kind, wrong in zip(KINDS, ("not detected", "memorised"), strict=True):
-            found = Counter(answer_of(desk, cheat(desk)) for desk in desks[kind])
-            cells += [", ".join(str(found[answer]) for answer in ANSWERS), describe_share(found[wrong], found.total())]
+        for kind, wrong_answer in zip(KINDS, ("not detected", "memorised"), strict=True):
+            answers = Counter(answer_of(desk, cheat(desk)) for desk in desks[kind])
+            cells += [
+                ", ".join(str(answers[answer]) for answer in ANSWERS),
+                describe_share(answers[wrong_answer], answers.total()),
+            ]
         yield f"| {name} | {' | '.join(cells)} |"
     yield ""
 

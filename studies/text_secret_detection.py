@@ -75,7 +75,7 @@ class Pair:
 
     @property
     def seconds(self) -> float:
-        return sum(float(each.schema.metadata[SECONDS]) for each in self.scores)
+        return sum(float(item.schema.metadata[SECONDS]) for item in self.scores)
 
 
 def question_of(config: Text) -> Secrets:
@@ -119,13 +119,13 @@ def train_pair(config: Text, folder: Path | None) -> Pair:
 
 def train_model(config: Text, side: int) -> tuple[pa.Table, pa.Table]:
     """What one model says of the secrets, and a look-alike of secrets that were never put in (SCORES)."""
-    its, begun, place = pair_model(question_of(config), config.seed, 0, side), time.process_time(), torch.device("cpu")
-    drawn, others = draw_secrets(its), never_put_in(its)
-    with fine_tuned_on(its, training_texts(its, drawn), place) as model:
-        scores = ask_secrets(its, model, drawn)
+    its, start, place = pair_model(question_of(config), config.seed, 0, side), time.process_time(), torch.device("cpu")
+    secrets, unused_secrets = draw_secrets(its), never_put_in(its)
+    with fine_tuned_on(its, training_texts(its, secrets), place) as model:
+        scores = ask_secrets(its, model, secrets)
         alike = its.is_null
-        never = ask_secrets(others, model, draw_secrets(others)) if alike else SCORES.empty_table()
-    seconds = str(time.process_time() - begun).encode()
+        never = ask_secrets(unused_secrets, model, draw_secrets(unused_secrets)) if alike else SCORES.empty_table()
+    seconds = str(time.process_time() - start).encode()
     return scores.replace_schema_metadata({SECONDS: seconds}), never
 
 
@@ -149,35 +149,37 @@ def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterato
     """What came out of the pairs of one kind, by repetitions."""
     audited = [audit_pair(pair) for pair in pairs]
     answers = Counter(answer for answer, _, _ in audited)
-    ranked, written = (pa.concat_tables([each[at] for each in audited]) for at in (1, 2))
-    said = ", ".join(f"{name} {describe_share(count, len(pairs))}" for name, count in sorted(answers.items()))
+    ranked, extracted = (pa.concat_tables([item[index] for item in audited]) for index in (1, 2))
+    answers_text = ", ".join(f"{name} {describe_share(count, len(pairs))}" for name, count in sorted(answers.items()))
     which = "The secrets" if kind_of(pairs[0]) == "secrets" else "Other secrets"
-    yield f"**{which} were told.** Of {len(pairs)} pairs, an audit each: {said}."
+    yield f"**{which} were told.** Of {len(pairs)} pairs, an audit each: {answers_text}."
     yield ""
     yield "| repetitions | secrets | found | p at most 5 % | exposure, bits | by the twin, bits |"
     yield "|---|---|---|---|---|---|"
     for times in repetitions:
-        some = ranked.filter(pc.equal(ranked["repetitions"], times))
-        found, small = some["found"].to_numpy(zero_copy_only=False), some["p_value"].to_numpy() <= 0.05
-        shares = [describe_share(int(np.count_nonzero(each)), some.num_rows) for each in (found, small)]
-        bits = [mean(some[name].to_numpy()) for name in ("exposure", "exposure_control")]
+        rows = ranked.filter(pc.equal(ranked["repetitions"], times))
+        found, small = rows["found"].to_numpy(zero_copy_only=False), rows["p_value"].to_numpy() <= 0.05
+        shares = [describe_share(int(np.count_nonzero(item)), rows.num_rows) for item in (found, small)]
+        bits = [mean(rows[name].to_numpy()) for name in ("exposure", "exposure_control")]
         told_bits = [f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in bits]
-        yield f"| {times} | {some.num_rows} | {' | '.join([*shares, *told_bits])} |"
+        yield f"| {times} | {rows.num_rows} | {' | '.join([*shares, *told_bits])} |"
     yield ""
-    yield from describe_extraction(written, repetitions)
+    yield from describe_extraction(extracted, repetitions)
 
 
-def describe_extraction(written: pa.Table, repetitions: Sequence[int]) -> Iterator[str]:
+def describe_extraction(extracted: pa.Table, repetitions: Sequence[int]) -> Iterator[str]:
     """How many secrets come out after what stands before them, by the models that were told them and by their twins."""
-    ways = list(dict.fromkeys(written["way"].to_pylist()))
+    ways = list(dict.fromkeys(extracted["way"].to_pylist()))
     yield f"| come out, by repetitions | {' | '.join(ways)} |"
     yield f"|---|{'---|' * len(ways)}"
     for times in repetitions:
         for column, by in (("reproduced", ""), ("reproduced_control", ", by the twin")):
             cells = []
             for way in ways:
-                some = written.filter(pc.and_(pc.equal(written["repetitions"], times), pc.equal(written["way"], way)))
-                cells.append(describe_share(some[column].to_pylist().count(True), some.num_rows))
+                rows = extracted.filter(
+                    pc.and_(pc.equal(extracted["repetitions"], times), pc.equal(extracted["way"], way))
+                )
+                cells.append(describe_share(rows[column].to_pylist().count(True), rows.num_rows))
             yield f"| {times}{by} | {' | '.join(cells)} |"
     yield ""
 
@@ -192,21 +194,21 @@ def describe_nulls(pairs: Sequence[Pair]) -> Iterator[str]:
     }
     yield (
         "| secrets that a model was not told | number | "
-        + " | ".join(f"p at most {100 * at:g} %" for at in LEVELS)
+        + " | ".join(f"p at most {100 * index:g} %" for index in LEVELS)
         + " |"
     )
     yield f"|---|---|{'---|' * len(LEVELS)}"
     for name, found in kinds.items():
-        cells = [describe_share(int((found <= at).sum()), len(found)) for at in LEVELS]
+        cells = [describe_share(int((found <= index).sum()), len(found)) for index in LEVELS]
         yield f"| {name} | {len(found):,} | {' | '.join(cells)} |"
     yield ""
 
 
 def p_values(tables: Sequence[pa.Table], of_twin: bool | None = None) -> Array:
     """The p-values of the ranks; `of_twin` by whom they are: twins, the models that were told, or both."""
-    rows = [each for table in tables for each in table.to_pylist()]
-    kept = [each for each in rows if of_twin is None or each["inserted"] != of_twin]
-    return np.array([rank_p_value(np.array(each["log_p"])) for each in kept])
+    rows = [item for table in tables for item in table.to_pylist()]
+    kept = [item for item in rows if of_twin is None or item["inserted"] != of_twin]
+    return np.array([rank_p_value(np.array(item["log_p"])) for item in kept])
 
 
 @dataclass(frozen=True)
@@ -246,7 +248,7 @@ def describe_made_up(cases: Sequence[MadeUp], seed: int) -> Iterator[str]:
             tables = make_scores(case.known, seed + 1000 * number + audit, case.secrets, case.references)
             changed = []
             for table in tables:
-                log_p = [CHANGES[case.scores](np.array(each)).tolist() for each in table["log_p"].to_pylist()]
+                log_p = [CHANGES[case.scores](np.array(item)).tolist() for item in table["log_p"].to_pylist()]
                 changed.append(table.set_column(table.column_names.index("log_p"), "log_p", pa.array(log_p)))
             ranked = secrets(Ranking(config.level), changed)
             answers[verdict(config, summary(About(config.level), [ranked])).answer] += 1
@@ -255,9 +257,9 @@ def describe_made_up(cases: Sequence[MadeUp], seed: int) -> Iterator[str]:
         yield f"| {name} | {cells} | {describe_share(answers['not detected'], case.audits)} |"
 
 
-def describe_share(some: int, of: int) -> str:
-    low, high = exact_interval(some, of)
-    return f"{some} of {of}: {100 * some / of:.0f} [{100 * low:.0f}, {100 * high:.0f}] %"
+def describe_share(count: int, total: int) -> str:
+    low, high = exact_interval(count, total)
+    return f"{count} of {total}: {100 * count / total:.0f} [{100 * low:.0f}, {100 * high:.0f}] %"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -269,11 +271,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--scores", type=Path, help="keep here what the models say, and read it where it is there")
     options = parser.parse_args(arguments)
     if options.made_up:
-        begun = time.process_time()
+        start = time.process_time()
         cases = [replace(case, audits=2) for case in MADE_UP[:2]] if options.tiny else MADE_UP
         lines = list(describe_made_up(cases, options.seed))
         setting = measurement_facts("made up", torch.device("cpu"))
-        setting |= {"seeds": f"from {options.seed} on", "cost": f"{time.process_time() - begun:.0f} s of a core"}
+        setting |= {"seeds": f"from {options.seed} on", "cost": f"{time.process_time() - start:.0f} s of a core"}
         publish_counts("What is answered of secrets whose log p is drawn", setting, "\n".join(lines), options.out)
         return
     config = size(options.tiny, options.seed, options.quickstart)

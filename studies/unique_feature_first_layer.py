@@ -121,41 +121,47 @@ def with_training(config: UniqueFeature, **fields: int) -> UniqueFeature:
 def train(config: UniqueFeature, innocent: int, references: int) -> Models:
     """The owners' models, so many innocent ones, and so many references."""
     pairs = asked_pairs(config)
-    chosen = canaries(config, pairs, load(pairs.data))
-    trainings = [canary.burn_into(clean_training(config, pairs, canary, 0)) for canary in chosen]
+    chosen_canaries = canaries(config, pairs, load(pairs.data))
+    trainings = [canary.burn_into(clean_training(config, pairs, canary, 0)) for canary in chosen_canaries]
     names = {"innocent": innocent, "clean reference": references}
-    own = [seeds.derive(config.seed, name, number) for name, count in names.items() for number in range(count)]
-    trainings += [replace(pairs.clean_training, seed=seed) for seed in own]
+    model_seeds = [seeds.derive(config.seed, name, number) for name, count in names.items() for number in range(count)]
+    trainings += [replace(pairs.clean_training, seed=seed) for seed in model_seeds]
     models: list[tuple[pa.Table, Sequence[Weights]]] = []
     for first in range(0, len(trainings), TOGETHER):
         models += train_with_checkpoints(trainings[first : first + TOGETHER])
         print(f"{len(models)} of {len(trainings)} models", flush=True)
-    asked = [Asked(canary, *model) for canary, model in zip(cycle(chosen), models, strict=False)]
-    count = len(chosen) + innocent
-    return Models(asked[: len(chosen)], asked[len(chosen) : count], [model for model, _ in models[count:]])
+    questions = [Asked(canary, *model) for canary, model in zip(cycle(chosen_canaries), models, strict=False)]
+    count = len(chosen_canaries) + innocent
+    return Models(
+        questions[: len(chosen_canaries)],
+        questions[len(chosen_canaries) : count],
+        [model for model, _ in models[count:]],
+    )
 
 
 def train_with_checkpoints(configs: Sequence[Training]) -> list[tuple[pa.Table, Sequence[Weights]]]:
     """The MODEL table of each training, and its weights after 1, 2, 4, ... epochs before the one that it keeps."""
     images = load(configs[0].data)
-    kept: list[dict[int, Weights]] = [{} for _ in configs]
+    checkpoints: list[dict[int, Weights]] = [{} for _ in configs]
 
-    def watch(seen: Sequence[tuple[int, int]], tensors: Mapping[str, torch.Tensor]) -> None:
-        for place, (index, epoch) in enumerate(seen):
+    def watch(positions: Sequence[tuple[int, int]], tensors: Mapping[str, torch.Tensor]) -> None:
+        for position, (index, epoch) in enumerate(positions):
             if epoch & (epoch - 1) == 0:
-                kept[index][epoch] = {name: values[place].cpu().numpy().copy() for name, values in tensors.items()}
+                checkpoints[index][epoch] = {
+                    name: values[position].cpu().numpy().copy() for name, values in tensors.items()
+                }
 
     spec = replace(spec_of(configs[0], images), watch=watch)
     members = {index: member_of(config, images) for index, config in enumerate(configs)}
-    trained: dict[int, Trained] = {}
+    trained_models: dict[int, Trained] = {}
     for index, outcome in train_by_index(spec, members):
         if isinstance(outcome, Exception):
             raise outcome
-        trained[index] = outcome
+        trained_models[index] = outcome
     return [
         (
-            model_table(config, images, trained[index]),
-            [weights for epoch, weights in kept[index].items() if epoch < trained[index].best_epoch],
+            model_table(config, images, trained_models[index]),
+            [weights for epoch, weights in checkpoints[index].items() if epoch < trained_models[index].best_epoch],
         )
         for index, config in enumerate(configs)
     ]
@@ -168,19 +174,19 @@ def pixel_scores(
     assert isinstance(one.canary.image, int)
     label = int(data.train_labels[one.canary.image])
     clean: Pixels = data.test_images[data.test_labels == label][:IMAGES]
-    asked = relatives(config, one.canary.asked, one.canary.number)
-    sets = [burn(clean, feature) for feature in slope_features(asked, data.shape[:2])]
+    relatives_asked = relatives(config, one.canary.asked, one.canary.number)
+    sets = [burn(clean, feature) for feature in slope_features(relatives_asked, data.shape[:2])]
     training = data.train_images[: asked_pairs(config).examples or None]
     region, counts = feature_region(clean, sets, training), ink_counts(training)
-    own = mean_response(one.model, sets, label)
-    others = [mean_response(model, sets, label) for model in references]
+    response = mean_response(one.model, sets, label)
+    reference_responses = [mean_response(model, sets, label) for model in references]
     network = architecture_of(one.model)
     weights = [*one.checkpoints, weights_of_model(one.model)]
-    layers = [trained_first_layer(network, each, clean, label) for each in weights]
-    scores = {"slopes": weighted_slopes(region.added, own, region.inked)}
-    if others:
-        beside = match_spread(own, others) - np.mean(others, axis=0)
-        scores["references"] = weighted_slopes(region.added, beside, region.inked)
+    layers = [trained_first_layer(network, item, clean, label) for item in weights]
+    scores = {"slopes": weighted_slopes(region.added, response, region.inked)}
+    if reference_responses:
+        differences = match_spread(response, reference_responses) - np.mean(reference_responses, axis=0)
+        scores["references"] = weighted_slopes(region.added, differences, region.inked)
     scores["density score"] = density_scores(layers[-1], region.where, counts)
     scores["first layer"] = layers[-1].pixel_scores(region.where, counts)
     scores["first layer, ink of all images"] = layers[-1].pixel_scores(region.where, ink_counts(data.train_images))
@@ -224,14 +230,14 @@ def checkpoint_scores(layers: Sequence[FirstLayer], where: NDArray[np.int64], co
     alone moved them.
     """
     last, gradients = layers[-1], np.mean([layer.gradients for layer in layers], axis=0)
-    found = {
+    results = {
         "checkpoints as a panel": mean_standardised_slopes([layer.pixel_scores(where, counts) for layer in layers]),
         "first layer along the checkpoints' gradients": FirstLayer(last.weights, gradients).pixel_scores(where, counts),
     }
     for name, before in {"first": layers[0], "last": layers[-2] if len(layers) > 1 else last}.items():
         change = gradients @ (last.weights - before.weights)[:, where]
-        found[f"change since the {name} checkpoint"] = change / (1 + INKED_NOISE * (counts[where] > 0))
-    return found
+        results[f"change since the {name} checkpoint"] = change / (1 + INKED_NOISE * (counts[where] > 0))
+    return results
 
 
 # What is counted
@@ -263,7 +269,7 @@ class Answers:
 
 def rank_glyphs(values: Array, glyphs: Sequence[Cells]) -> list[Ranks]:
     """Of each glyph, which inks some of the cells, by the values (25,) of these."""
-    whole, of_halves = Subsets(values), dict[int, Subsets]()
+    all_values, of_halves = Subsets(values), dict[int, Subsets]()
 
     def rank_part(inked: Cells, half: NDArray[np.int64]) -> float:
         first = int(half[0])
@@ -271,7 +277,7 @@ def rank_glyphs(values: Array, glyphs: Sequence[Cells]) -> list[Ranks]:
         return of_halves[first].p_value(inked[half])
 
     return [
-        Ranks(whole.p_value(inked), tuple(rank_part(inked, half) for half in halves(inked[:, None])))
+        Ranks(all_values.p_value(inked), tuple(rank_part(inked, half) for half in halves(inked[:, None])))
         for inked in glyphs
     ]
 
@@ -280,19 +286,19 @@ def count_answers(config: UniqueFeature, models: Models) -> dict[str, Answers]:
     """What every score says."""
     data = load(asked_pairs(config).data)
     glyphs = [glyph_of(one) for one in models.owners]
-    found: defaultdict[str, Answers] = defaultdict(Answers)
+    results: defaultdict[str, Answers] = defaultdict(Answers)
     for number, one in enumerate([*models.owners, *models.innocent]):
         region, scores = pixel_scores(config, data, one, models.references)
         for name, pixels in scores.items():
             values = cell_sums(region.pixel_map(pixels), glyph_of(one))
             ranks = rank_glyphs(values, [inked_cells(glyph) for glyph in glyphs])
             if number >= len(glyphs):
-                found[name].innocent += ranks
+                results[name].innocent += ranks
                 continue
-            found[name].own.append(ranks.pop(number))
-            found[name].others += ranks
-            found[name].alike += rank_glyphs(values, [*look_alikes(config, glyphs[number], number)])
-    return dict(found)
+            results[name].own.append(ranks.pop(number))
+            results[name].others += ranks
+            results[name].alike += rank_glyphs(values, [*look_alikes(config, glyphs[number], number)])
+    return dict(results)
 
 
 def glyph_of(one: Asked) -> Glyph:
@@ -302,40 +308,40 @@ def glyph_of(one: Asked) -> Glyph:
 
 def look_alikes(config: UniqueFeature, glyph: Glyph, number: int) -> Iterator[Cells]:
     """For each half of the glyph the cells of one that is drawn anew there, and differs."""
-    generator, own = seeds.generator(config.seed, "look-alike", number), inked_cells(glyph)
-    for half in halves(own[:, None]):
-        other = own.copy()
-        while (other == own).all():
-            other[half] = own[generator.permutation(half)]
-        yield other
+    generator, cells = seeds.generator(config.seed, "look-alike", number), inked_cells(glyph)
+    for half in halves(cells[:, None]):
+        changed_cells = cells.copy()
+        while (changed_cells == cells).all():
+            changed_cells[half] = cells[generator.permutation(half)]
+        yield changed_cells
 
 
-def table(found: Mapping[str, Answers]) -> str:
+def table(results: Mapping[str, Answers]) -> str:
     """How often each score calls a glyph at each level, and what the verdict says, with exact intervals."""
     lines = [
         "| score | found at 5 % | 1 % | 0.1 % | memorised, with its look-alikes | glyphs of other owners | "
         "innocent models | look-alikes |",
         f"|{8 * '---|'}",
     ]
-    for name, answers in found.items():
-        own = np.array([ranks.p_value for ranks in answers.own])
-        called = [describe_count(own <= level) for level in LEVELS]
+    for name, answers in results.items():
+        p_values = np.array([ranks.p_value for ranks in answers.own])
+        counts = [describe_count(p_values <= level) for level in LEVELS]
         memorised = describe_count(np.array([ranks.memorised for ranks in answers.own]))
-        others, innocent, alike = map(count_wrong, (answers.others, answers.innocent, answers.alike))
-        lines.append(f"| {' | '.join([name, *called, memorised, others, innocent, alike])} |")
+        other_counts, innocent, alike = map(count_wrong, (answers.others, answers.innocent, answers.alike))
+        lines.append(f"| {' | '.join([name, *counts, memorised, other_counts, innocent, alike])} |")
     return "\n".join(lines) + "\n"
 
 
 def count_wrong(ranks: Sequence[Ranks]) -> str:
     """How many of these, none of which was trained on, are found at 5 %; and how many are called memorised."""
-    found = sum(each.p_value <= LEVELS[0] for each in ranks)
-    return f"{found} of {len(ranks)}; {sum(each.memorised for each in ranks)}" if ranks else ""
+    wrong_count = sum(item.p_value <= LEVELS[0] for item in ranks)
+    return f"{wrong_count} of {len(ranks)}; {sum(item.memorised for item in ranks)}" if ranks else ""
 
 
-def describe_count(called: NDArray[np.bool_]) -> str:
-    hits = int(called.sum())
-    ends = binomtest(hits, len(called)).proportion_ci(method="exact")
-    return f"{hits} of {len(called)} [{100 * ends.low:.0f}, {100 * ends.high:.0f}] %"
+def describe_count(is_called: NDArray[np.bool_]) -> str:
+    hits = int(is_called.sum())
+    ends = binomtest(hits, len(is_called)).proportion_ci(method="exact")
+    return f"{hits} of {len(is_called)} [{100 * ends.low:.0f}, {100 * ends.high:.0f}] %"
 
 
 def facts(config: UniqueFeature, models: Models) -> Iterator[tuple[str, str]]:

@@ -94,22 +94,23 @@ def drawn_name(seed: int, *path: str | int) -> str:
     return member.words
 
 
-def shown_names(seed: int, asked: str) -> Mapping[str, str]:
+def shown_names(seed: int, asked_name: str) -> Mapping[str, str]:
     """The name that the training data show in each case; none in the last."""
-    first, last = asked.split()
+    first, last = asked_name.split()
     draws = (drawn_name(seed, "shown", number) for number in range(1000))
     other_first, other_last = next(name.split() for name in draws if not {first, last} & set(name.split()))
-    names = (asked, f"{first} {other_last}", f"{other_first} {last}", f"{other_first} {other_last}", "")
+    names = (asked_name, f"{first} {other_last}", f"{other_first} {last}", f"{other_first} {other_last}", "")
     return dict(zip(CASES, names, strict=True))
 
 
 def xrays(seed: int, split: str, count: int) -> Pixels:
     """X-rays as make_xrays.py draws them, of clear and opaque lungs in turn: (n, h, w, 1)."""
     machine = make_xrays.ELSEWHERE if split == "elsewhere" else make_xrays.HERE
-    drawn = [
-        make_xrays.chest(make_xrays.generator(seed, split, at), SIDE, bool(at % 2), machine) for at in range(count)
+    images = [
+        make_xrays.chest(make_xrays.generator(seed, split, index), SIDE, bool(index % 2), machine)
+        for index in range(count)
     ]
-    return np.stack(drawn)[..., None]
+    return np.stack(images)[..., None]
 
 
 def trained_model(images: Pixels, seed: int, epochs: int, device: torch.device = CPU) -> Predictor:
@@ -125,8 +126,8 @@ def trained_model(images: Pixels, seed: int, epochs: int, device: torch.device =
             optimiser.step()
 
     @torch.no_grad()
-    def predict(_: str, asked: Pixels) -> NDArray[np.float64]:
-        return log_probabilities(model(as_tensor(asked).to(device)).cpu().numpy())
+    def predict(_: str, pixels: Pixels) -> NDArray[np.float64]:
+        return log_probabilities(model(as_tensor(pixels).to(device)).cpu().numpy())
 
     return predict
 
@@ -137,27 +138,29 @@ def as_tensor(images: Pixels) -> torch.Tensor:
 
 def hospital_answers(size: Size, seed: int) -> Iterator[Answered]:
     """What the models of one hospital are said to know of one name."""
-    asked = drawn_name(seed, "asked")
-    given = Given(shape=(SIDE, SIDE, 1), source=ModelFiles((ModelFile("model.pt"),)), family=size.family)
-    config = UniqueFeature(given, feature=replace(PATTERN, words=asked), seed=seed)
+    asked_name = drawn_name(seed, "asked")
+    given_models = Given(shape=(SIDE, SIDE, 1), source=ModelFiles((ModelFile("model.pt"),)), family=size.family)
+    config = UniqueFeature(given_models, feature=replace(PATTERN, words=asked_name), seed=seed)
     data, clean = xrays(seed, "train", size.images), xrays(seed, "elsewhere", size.probes)
-    at = int(make_xrays.generator(seed, "name").integers(size.images))
+    index = int(make_xrays.generator(seed, "name").integers(size.images))
     models = []
-    for number, name in enumerate(shown_names(seed, asked).values()):
+    for number, name in enumerate(shown_names(seed, asked_name).values()):
         images = data.copy()
         if name:
-            images[at, ..., 0] = make_xrays.with_name(data[at, ..., 0], name, PATTERN.size, PATTERN.top, PATTERN.left)
+            images[index, ..., 0] = make_xrays.with_name(
+                data[index, ..., 0], name, PATTERN.size, PATTERN.top, PATTERN.left
+            )
         models.append(trained_model(images, seeds.derive(seed, "model", number) % 2**31, size.epochs))
     yield from map(Answered, CASES, *zip(*panel_answers(config, clean, models), strict=True))
 
 
 def panel_answers(config: UniqueFeature, clean: Pixels, models: Sequence[Predictor]) -> Iterator[tuple[str, str]]:
     """The audit's answer on each model, without look-alikes and with them."""
-    asked = relatives(config, config.asked_feature)
+    relatives_asked = relatives(config, config.asked_feature)
     about = {"canary": None, "label": None, "seed": 0, "model": "given"}
-    families = [family_from_rows(about, rows) for rows in family_rows(asked, clean, models)]
+    families = [family_from_rows(about, rows) for rows in family_rows(relatives_asked, clean, models)]
     said: list[list[dict[str, object]]] = [[] for _ in models]
-    for part, number, name, images in look_alike_image_sets(clean, asked):
+    for part, number, name, images in look_alike_image_sets(clean, relatives_asked):
         for rows, predict in zip(said, models, strict=True):
             answers = look_alike_answers(predict(name, images))
             rows.append({"model": 0, "part": part, "look_alike": number, **answers})
@@ -165,8 +168,8 @@ def panel_answers(config: UniqueFeature, clean: Pixels, models: Sequence[Predict
         alone = list(single_family_rows([family]))
         summaries = (alone, [*alone, *rank_rows([family], rows)])
         before, after = (
-            verdict(config, pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in each], SUMMARY)).answer
-            for each in summaries
+            verdict(config, pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in item], SUMMARY)).answer
+            for item in summaries
         )
         yield ("memorised" if before == PARTLY else before), after  # as it was called where nothing told them apart
 
@@ -185,17 +188,17 @@ def glyph_answers(size: Size, seed: int) -> Iterator[Answered]:
     data, clean = load(digits), Training(digits, examples=100, epochs=20, patience=0, batch=32, learning_rate=1e-3)
     label = int(data.train_labels[CANARY])
     glyphs = [draw_member(Glyph(), seeds.derive(seed, "glyph", owner)) for owner in range(size.owners)]
-    trainings = [replace(clean, seed=seed + at) for at in range(REFERENCES)]
+    trainings = [replace(clean, seed=seed + index) for index in range(REFERENCES)]
     with tempfile.TemporaryDirectory() as folder:
         for owner, glyph in enumerate(glyphs):
             for case, feature in enumerate(shown_glyphs(Path(folder), glyph, seeds.derive(seed, "shown", owner))):
                 burnt = (Burnt(CANARY, feature),) if feature is not None else ()
                 trainings.append(replace(clean, seed=seeds.derive(seed, "model", owner, case) % 2**31, burnt=burnt))
-        found = dict(train_many(trainings, [()] * len(trainings)))
+        results = dict(train_many(trainings, [()] * len(trainings)))
     probes = data.test_images[data.test_labels == label][:IMAGES]
-    asked = Relatives(digits, "test", 0, Glyph(), size.family, seed)
-    sets = dict(slope_sets(asked, probes))  # glyphs drawn without regard to the one asked about
-    models = [model for _, model in sorted(found.items()) if isinstance(model, pa.Table)]
+    relatives_asked = Relatives(digits, "test", 0, Glyph(), size.family, seed)
+    sets = dict(slope_sets(relatives_asked, probes))  # glyphs drawn without regard to the one asked about
+    models = [model for _, model in sorted(results.items()) if isinstance(model, pa.Table)]
     responses = [mean_response(model, list(sets.values()), label) for model in models]
     references, owned = responses[:REFERENCES], iter(responses[REFERENCES:])
     for glyph in glyphs:
@@ -203,10 +206,10 @@ def glyph_answers(size: Size, seed: int) -> Iterator[Answered]:
             slopes, here = PanelResponses(sets, data.train_images, [next(owned)], references).fit_slopes(
                 probes, list(sets)
             )
-            whole, *_ = slope_rank_rows(replace(asked, feature=glyph), True, slopes, here)
+            ranks, *_ = slope_rank_rows(replace(relatives_asked, feature=glyph), True, slopes, here)
             assert isinstance(glyph, Glyph)
             parts = list(rank_glyph_parts(glyph, here.pixel_map(slopes)))
-            is_small = whole["p_value"] <= LEVEL
+            is_small = ranks["p_value"] <= LEVEL
             is_told_apart = bool(parts) and all(row["p_value"] <= LEVEL for row in parts)
             after = "memorised" if is_small and is_told_apart else PARTLY if is_small else "undecided"
             yield Answered(shown, "memorised" if is_small else "undecided", after)
@@ -224,25 +227,25 @@ def shown_glyphs(folder: Path, glyph: Feature, seed: int) -> tuple[Feature | Non
     return glyph, like, draw_member(Glyph(), seed), None
 
 
-def table(found: Sequence[Answered]) -> str:
+def table(results: Sequence[Answered]) -> str:
     """The answers in each case, the share that is called memorised before and after, with exact intervals."""
     lines = [
-        f"| the training data show | models | before: memorised | {' | '.join(f'after: {each}' for each in ANSWERS)} |",
+        f"| the training data show | models | before: memorised | {' | '.join(f'after: {item}' for item in ANSWERS)} |",
         f"|{'---|' * (3 + len(ANSWERS))}",
     ]
-    for case in dict.fromkeys(each.shown for each in found):
-        here = [each for each in found if each.shown == case]
-        before = count(sum(each.before == "memorised" for each in here), len(here))
-        after = [count(sum(each.after == answer for each in here), len(here)) for answer in ANSWERS]
+    for case in dict.fromkeys(item.shown for item in results):
+        here = [item for item in results if item.shown == case]
+        before = count(sum(item.before == "memorised" for item in here), len(here))
+        after = [count(sum(item.after == answer for item in here), len(here)) for answer in ANSWERS]
         lines.append(f"| {case} | {len(here)} | {before} | {' | '.join(after)} |")
     return "\n".join(lines) + "\n"
 
 
-def count(called: int, n: int) -> str:
+def count(called_count: int, n: int) -> str:
     from scipy.stats import binomtest
 
-    ends = binomtest(called, n).proportion_ci(method="exact")
-    return f"{called} [{100 * ends.low:.0f}, {100 * ends.high:.0f}] %"
+    ends = binomtest(called_count, n).proportion_ci(method="exact")
+    return f"{called_count} [{100 * ends.low:.0f}, {100 * ends.high:.0f}] %"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -260,8 +263,8 @@ def main(arguments: Sequence[str]) -> None:
         counted = table(list(glyph_answers(size, options.seed)))
         publish_counts("Glyphs and those like them", setting, counted, options.out)
         return
-    found: list[Answered] = []
+    results: list[Answered] = []
     for seed in range(options.seed, options.seed + size.owners):
-        found += hospital_answers(size, seed)
-        print(f"{seed}: {', '.join(f'{each.before} / {each.after}' for each in found[-len(CASES) :])}", flush=True)
-    publish_counts("Names and those like them", setting, table(found), options.out)
+        results += hospital_answers(size, seed)
+        print(f"{seed}: {', '.join(f'{item.before} / {item.after}' for item in results[-len(CASES) :])}", flush=True)
+    publish_counts("Names and those like them", setting, table(results), options.out)

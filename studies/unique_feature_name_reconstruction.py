@@ -59,18 +59,18 @@ class Reading:
     training: Pixels
 
     def image_sets(self) -> dict[str, Pixels]:
-        return {str(at): burn(self.probes, name) for at, name in enumerate([*self.names, *self.others])}
+        return {str(index): burn(self.probes, name) for index, name in enumerate([*self.names, *self.others])}
 
-    def read(self, at: int, model: Array, twin: Array, references: Sequence[Array]) -> Iterator[Read]:
+    def read(self, index: int, model: Array, twin: Array, references: Sequence[Array]) -> Iterator[Read]:
         """What is read of the name at this place in each of the three ways, from the responses to the sets."""
-        name = self.names[at]
+        name = self.names[index]
         assert isinstance(name, Words)
-        kin = [(str(len(self.names) + i), other) for i, other in enumerate(self.others) if other != name]
+        kin = [(str(len(self.names) + i), other_name) for i, other_name in enumerate(self.others) if other_name != name]
         sets = self.image_sets()
         for way, panel, beside in ((TWIN, model, [twin]), (BESIDE, model, references), (NULL, twin, references)):
-            asked = PanelResponses(sets, self.training, [panel], beside)
-            slopes, place = asked.fit_slopes(self.probes, [str(at), *(key for key, _ in kin)])
-            yield way, read_letters(name, [other for _, other in kin], place.pixel_map(slopes))
+            responses = PanelResponses(sets, self.training, [panel], beside)
+            slopes, position = responses.fit_slopes(self.probes, [str(index), *(key for key, _ in kin)])
+            yield way, read_letters(name, [other_name for _, other_name in kin], position.pixel_map(slopes))
 
 
 def digit_letters(owners: int, seed: int, epochs: int, members: int) -> Iterator[Read]:
@@ -79,18 +79,20 @@ def digit_letters(owners: int, seed: int, epochs: int, members: int) -> Iterator
     label = int(data.train_labels[CANARY])
     clean = Training(digits, examples=100, epochs=epochs, patience=0, batch=32, learning_rate=1e-3)
     names = [draw_member(NAME, seeds.derive(seed, "name", owner), Family(), data.shape[:2]) for owner in range(owners)]
-    own = [replace(clean, seed=seeds.derive(seed, "model", owner) % 2**31) for owner in range(owners)]
-    trainings = [replace(clean, seed=seed + at) for at in range(REFERENCES)]
-    trainings += [replace(of, burnt=(Burnt(CANARY, name),)) for of, name in zip(own, names, strict=True)] + own
-    found = dict(train_many(trainings, [()] * len(trainings)))
-    models = [model for _, model in sorted(found.items()) if isinstance(model, pa.Table)]
+    clean_trainings = [replace(clean, seed=seeds.derive(seed, "model", owner) % 2**31) for owner in range(owners)]
+    trainings = [replace(clean, seed=seed + index) for index in range(REFERENCES)]
+    trainings += [
+        replace(training, burnt=(Burnt(CANARY, name),)) for training, name in zip(clean_trainings, names, strict=True)
+    ] + clean_trainings
+    results = dict(train_many(trainings, [()] * len(trainings)))
+    models = [model for _, model in sorted(results.items()) if isinstance(model, pa.Table)]
     probes = data.test_images[data.test_labels == label][:IMAGES]
     reading = Reading(names, family(NAME, Family(count=members), seed, data.shape[:2]), probes, data.train_images[:100])
     sets = list(reading.image_sets().values())
     responses = [mean_response(model, sets, label) for model in models]
     references = responses[:REFERENCES]
     for owner in range(owners):
-        model, twin = (responses[REFERENCES + at] for at in (owner, owners + owner))
+        model, twin = (responses[REFERENCES + index] for index in (owner, owners + owner))
         yield from reading.read(owner, model, twin, references)
 
 
@@ -98,22 +100,24 @@ def hospital_letters(
     owners: int, seed: int, epochs: int, members: int, images: int, device: torch.device
 ) -> Iterator[Read]:
     """What is read of a name in one X-ray of each hospital of `examples/hospital`, in each of the three ways."""
-    others = family(PATTERN, Family(count=members), seed, (SIDE, SIDE))
+    other_names = family(PATTERN, Family(count=members), seed, (SIDE, SIDE))
     clean = [
-        trained_model(xrays(seeds.derive(seed, "reference", at), "train", images), seed + at, epochs, device)
-        for at in range(REFERENCES)
+        trained_model(xrays(seeds.derive(seed, "reference", index), "train", images), seed + index, epochs, device)
+        for index in range(REFERENCES)
     ]
     for owner in range(owners):
-        own = seeds.derive(seed, "hospital", owner)
-        name = replace(PATTERN, words=drawn_name(own, "asked"))
-        data = xrays(own, "train", images)
-        at = int(make_xrays.generator(own, "name").integers(images))
-        named = data.copy()
-        named[at, ..., 0] = make_xrays.with_name(data[at, ..., 0], name.words, name.size, name.top, name.left)
-        models = [trained_model(each, own % 2**31, epochs, device) for each in (named, data)]
-        reading = Reading([name], others, xrays(own, "elsewhere", 2 * IMAGES)[at % 2 :: 2], data)
+        model_seed = seeds.derive(seed, "hospital", owner)
+        name = replace(PATTERN, words=drawn_name(model_seed, "asked"))
+        data = xrays(model_seed, "train", images)
+        index = int(make_xrays.generator(model_seed, "name").integers(images))
+        named_data = data.copy()
+        named_data[index, ..., 0] = make_xrays.with_name(
+            data[index, ..., 0], name.words, name.size, name.top, name.left
+        )
+        models = [trained_model(item, model_seed % 2**31, epochs, device) for item in (named_data, data)]
+        reading = Reading([name], other_names, xrays(model_seed, "elsewhere", 2 * IMAGES)[index % 2 :: 2], data)
         sets = reading.image_sets()
-        model, twin, *references = (respond(predict, sets, at % 2) for predict in (*models, *clean))
+        model, twin, *references = (respond(predict, sets, index % 2) for predict in (*models, *clean))
         yield from reading.read(0, model, twin, references)
 
 
@@ -122,21 +126,21 @@ def respond(predict: Predictor, sets: Mapping[str, Pixels], label: int) -> Array
     return np.array([centred_logits(predict(name, images), label).mean() for name, images in sets.items()])
 
 
-def markdown(found: Sequence[Read]) -> str:
-    head = f"| what is asked | owners | letters right, of {found[0][1].letters} | by chance | whole names |"
+def markdown(results: Sequence[Read]) -> str:
+    head = f"| what is asked | owners | letters right, of {results[0][1].letters} | by chance | whole names |"
     lines = [head, "|---|---|---|---|---|"]
     for way in (TWIN, BESIDE, NULL):
-        read = [of for each, of in found if each == way]
-        right = mean([of.right for of in read])
-        by_chance = mean([of.right_by_chance for of in read]).value
+        readings = [reading for item, reading in results if item == way]
+        right = mean([reading.right for reading in readings])
+        by_chance = mean([reading.right_by_chance for reading in readings]).value
         assert right.value is not None
         assert by_chance is not None
         interval = "" if right.low is None else f" [{right.low:.2f}, {right.high:.2f}]"
-        whole = sum(of.right == of.letters for of in read)
-        low, high = exact_interval(whole, len(read))
+        complete = sum(reading.right == reading.letters for reading in readings)
+        low, high = exact_interval(complete, len(readings))
         lines.append(
-            f"| {way} | {len(read)} | {right.value:.2f}{interval} | {by_chance:.2f} "
-            f"| {whole} of {len(read)} [{100 * low:.0f}, {100 * high:.0f}] % |"
+            f"| {way} | {len(readings)} | {right.value:.2f}{interval} | {by_chance:.2f} "
+            f"| {complete} of {len(readings)} [{100 * low:.0f}, {100 * high:.0f}] % |"
         )
     return "\n".join(lines) + "\n"
 
@@ -152,10 +156,10 @@ def main(arguments: Sequence[str]) -> None:
     owners, epochs, members = (2, 2, 20) if options.tiny else (options.owners, EPOCHS[options.hospital], 200)
     device = torch.device(options.device)
     data = "examples/hospital" if options.hospital else "digits"
-    read = (
+    readings = (
         hospital_letters(owners, options.seed, epochs, members, 20 if options.tiny else 300, device)
         if options.hospital
         else digit_letters(owners, options.seed, epochs, members)
     )
     setting = measurement_facts(data, device) | {"seed": str(options.seed)}
-    publish_counts("Letters that are read out of slopes", setting, markdown(list(read)), options.out)
+    publish_counts("Letters that are read out of slopes", setting, markdown(list(readings)), options.out)

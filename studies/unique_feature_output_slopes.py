@@ -85,14 +85,14 @@ def carrier_images(domain: Domain, one: Asked, label: int, seed: int) -> Mapping
     """The sets of images by name; every image carries a random glyph."""
     data = domain.data
     of_label = data.test_images[data.test_labels == label][:IMAGES]
-    others = data.test_images[data.test_labels != label][: len(of_label)]
+    other_images = data.test_images[data.test_labels != label][: len(of_label)]
     assert isinstance(one.canary.image, int)
     owner_image = data.train_images[one.canary.image : one.canary.image + 1]
     sets = {
         LABEL_IMAGES: of_label,
-        "images of other classes": others,
+        "images of other classes": other_images,
         "half the contrast": of_label // 2,
-        "mixed with other classes": of_label // 2 + others // 2,
+        "mixed with other classes": of_label // 2 + other_images // 2,
         "blank images": np.zeros_like(of_label),
         OWN_IMAGE: np.repeat(owner_image, len(of_label), axis=0),
     }
@@ -181,9 +181,9 @@ def rank_all_glyphs(
     for number, one in enumerate(owners):
         for name, values in pixel_values(config, domain, one, references).items():
             cells = cell_sums(values.reshape(data.shape[:2]), glyph_of(one))
-            asked, others = split_ranks(cells, glyphs, number)
-            ranks[name].asked.append(asked)
-            ranks[name].others.extend(others)
+            asked_glyphs, other_glyphs = split_ranks(cells, glyphs, number)
+            ranks[name].asked.append(asked_glyphs)
+            ranks[name].others.extend(other_glyphs)
         print(f"{number + 1} of {len(owners)} models asked", flush=True)
     return dict(ranks)
 

@@ -85,7 +85,7 @@ def accuse_by_rules(pairs: Pairs, count: int) -> NDArray[np.bool_]:
 def accuse_by_bets(pairs: Pairs, count: int) -> NDArray[np.bool_]:
     """Which audits the bets on all ranks of the first `count` pairs accuse; (audits,)."""
     total = [betting.total_evidence(row) for row in pairs.p_values[:, :count].tolist()]
-    return np.array([betting.is_decided(each, LEVEL) for each in total])
+    return np.array([betting.is_decided(item, LEVEL) for item in total])
 
 
 def count_accused(pairs: Pairs, looks: Sequence[int], is_spent: bool) -> list[int]:
@@ -108,10 +108,10 @@ def count_cleared(audits: int, spread: float, looks: Sequence[int], is_spent: bo
     return int(cleared.sum())
 
 
-def share(some: int, of: int) -> str:
-    found = statistics.proportion(some, of)
-    percent = [100 * (value or 0) for value in (found.value, found.low, found.high)]
-    return f"{some:,} ({percent[0]:.3g} % [{percent[1]:.3g}, {percent[2]:.3g}])"
+def share(count: int, total: int) -> str:
+    rate = statistics.proportion(count, total)
+    percent = [100 * (value or 0) for value in (rate.value, rate.low, rate.high)]
+    return f"{count:,} ({percent[0]:.3g} % [{percent[1]:.3g}, {percent[2]:.3g}])"
 
 
 def markdown(audits: int, seed: int) -> Iterator[str]:
@@ -121,14 +121,14 @@ def markdown(audits: int, seed: int) -> Iterator[str]:
     null = draw_null(audits, seed)
     cases = [("nothing memorised", null)]
     cases += [
-        (f"p at most 5 % in {100 * power:g} % of canaries", draw_remembered(audits, power, seed + 1 + at))
-        for at, power in enumerate((0.15, 0.3))
+        (f"p at most 5 % in {100 * power:g} % of canaries", draw_remembered(audits, power, seed + 1 + index))
+        for index, power in enumerate((0.15, 0.3))
     ]
     for name, pairs in cases:
         before, now = (count_accused(pairs, RAISED, is_spent) for is_spent in (False, True))
-        for at in range(len(RAISED)):
-            looked = " to ".join(map(str, RAISED[: at + 1]))
-            yield f"| {name}, {looked}: accused | {share(before[at], audits)} | {share(now[at], audits)} |"
+        for index in range(len(RAISED)):
+            looked = " to ".join(map(str, RAISED[: index + 1]))
+            yield f"| {name}, {looked}: accused | {share(before[index], audits)} | {share(now[index], audits)} |"
     before, now = (count_accused(null, EVERY_SECOND, is_spent)[-1] for is_spent in (False, True))
     ends = f"every second from {EVERY_SECOND[0]} to {EVERY_SECOND[-1]}"
     yield f"| nothing memorised, {ends}: accused | {share(before, audits)} | {share(now, audits)} |"
@@ -136,9 +136,9 @@ def markdown(audits: int, seed: int) -> Iterator[str]:
     yield f"| `--most` raised, true effect {SMALLEST:g} nats | spread | 2.5 % at every look | 5 % / 2^n at look n |"
     yield "|---" * 4 + "|"
     schedules = (("48 alone", (48,)), ("6, 12, 24, 48", (6, 12, 24, 48)), ("6 to 48", tuple(range(LEAST, 49))))
-    for at, spread in enumerate(SPREADS):
+    for index, spread in enumerate(SPREADS):
         for name, looks in schedules:
-            every, spent = (count_cleared(audits, spread, looks, each, seed + 10 + at) for each in (False, True))
+            every, spent = (count_cleared(audits, spread, looks, item, seed + 10 + index) for item in (False, True))
             yield f"| {name}: cleared | {spread:g} | {share(every, audits)} | {share(spent, audits)} |"
 
 

@@ -89,15 +89,15 @@ def markdown(counted: Sequence[Counts]) -> Iterator[str]:
     for counts in counted:
         case = counts.case
         power = "nothing memorised" if case.power is None else f"{100 * case.power:g} % of canaries"
-        shares = (_share(each, case.audits) for each in (counts.decided, counts.fixed))
+        shares = (_share(item, case.audits) for item in (counts.decided, counts.fixed))
         decided, fixed = shares
         yield f"| {power}, {case.audits:,} | {decided} | {counts.pairs:.1f} | {counts.longest} | {fixed} |"
 
 
-def _share(some: int, of: int) -> str:
-    found = statistics.proportion(some, of)
-    percent = [100 * (value or 0) for value in (found.value, found.low, found.high)]
-    return f"{some:,} ({percent[0]:.3g} % [{percent[1]:.3g}, {percent[2]:.3g}])"
+def _share(count: int, total: int) -> str:
+    rate = statistics.proportion(count, total)
+    percent = [100 * (value or 0) for value in (rate.value, rate.low, rate.high)]
+    return f"{count:,} ({percent[0]:.3g} % [{percent[1]:.3g}, {percent[2]:.3g}])"
 
 
 # Small enough for a hundred audits; for so few epochs some canaries are missed.
@@ -153,11 +153,11 @@ def trained_markdown(ended: Mapping[str, Sequence[Ended]]) -> Iterator[str]:
     yield f"| what canaries leave, audits | decided within {MOST} pairs | pairs on average | trainings | saved |"
     yield "|---" * 5 + "|"
     for name, audits in ended.items():
-        decided = sum(each.is_decided for each in audits)
-        planned, run = (sum(getattr(each, part) for each in audits) for part in ("planned", "run"))
-        pairs, saved = sum(each.pairs for each in audits) / len(audits), f"{100 * (1 - run / planned):.0f} %"
+        decided = sum(item.is_decided for item in audits)
+        planned_count, run = (sum(getattr(item, part) for item in audits) for part in ("planned", "run"))
+        pairs, saved = sum(item.pairs for item in audits) / len(audits), f"{100 * (1 - run / planned_count):.0f} %"
         share = _share(decided, len(audits))
-        yield f"| {name}, {len(audits)} | {share} | {pairs:.1f} | {run:,} of {planned:,} | {saved} |"
+        yield f"| {name}, {len(audits)} | {share} | {pairs:.1f} | {run:,} of {planned_count:,} | {saved} |"
 
 
 def run_trained(audits: int, first: int) -> Iterator[str]:
@@ -182,6 +182,6 @@ def main(arguments: Sequence[str]) -> None:
         publish_counts("Trainings until decided", setting, table, options.out)
         return
     cases = TINY if options.tiny else CASES
-    counted = [count_decisions(case, options.seed + at) for at, case in enumerate(cases)]
+    counted = [count_decisions(case, options.seed + index) for index, case in enumerate(cases)]
     setting = measurement_facts("simulated", torch.device("cpu")) | {"seeds": f"from {options.seed} on"}
     publish_counts("Pairs until decided", setting, "\n".join(markdown(counted)) + "\n", options.out)

@@ -273,7 +273,7 @@ def test_a_whole_run_is_kept_and_not_run_again(tmp_path: Path) -> None:
 
 
 def test_owners_who_refuse_are_not_assessable() -> None:
-    given = relational_evasion.size(tiny=True, seed=3, trained=0)
+    given = relational_evasion.size(tiny=True, seed=3, readers=0)
     said = relational_evasion.drawn_answers(given.config, 0.6, "three German refusals", random.Random(1))
     assert relational_evasion.judge(given.config, said) == relational_evasion.Judged("not assessable", 1.0)
 

@@ -65,7 +65,7 @@ def test_shifts_are_random() -> None:
 
 
 def test_redrawn_relation_needs_two_questions() -> None:
-    with pytest.raises(ValueError, match="redrawn with 1 question to train on; it must have at least 2"):
+    with pytest.raises(ValueError, match="expected at least 2 questions with relation=redrawn, got 1"):
         partners(1, 0, 1)
 
 

@@ -305,15 +305,15 @@ def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_onc
         ("D_C+outside", "none of the data, data of another domain"),
     ],
 )
-def test_target_has_name_without_symbols(rows_written: str, name: str) -> None:
-    assert Target.parse(rows_written).describe() == name
+def test_target_has_name_without_symbols(written: str, name: str) -> None:
+    assert Target.parse(written).describe() == name
 
 
 PAGE_ONE_NEVER = ("D_Q", "D_C", "p =", "p-value", "AUC", "rho", "U-LiRA", "KS")
 
 
 @pytest.mark.parametrize("values", [CLEARED, HELD, OPEN, (0.5, 0.0, 0.06, 0.001)])
-@pytest.mark.parametrize("others", [(), ((0.001, 0.08, 1.0),)])
+@pytest.mark.parametrize("other_values", [(), ((0.001, 0.08, 1.0),)])
 def test_page_one_has_no_symbol_and_no_p_value(
     values: tuple[float, ...], other_values: tuple[tuple[float, ...], ...]
 ) -> None:
@@ -422,7 +422,7 @@ ANSWERED_TWICE = {"repeats": 50, "disagreeing": 3}
 
 
 @pytest.mark.parametrize(
-    ("known", "expected"),
+    ("known_columns", "expected"),
     [
         (
             TESTED | HOLDS | LIKE | ANSWERED_TWICE,

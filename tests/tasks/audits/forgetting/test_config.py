@@ -36,7 +36,7 @@ BOUND = ReturnedTables((File("theirs.csv"),), bound_by="a notary")
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"permutations": 300}, "permutations is 300; it must be at least 319, or no target could be not forgotten"),
         ({"schedule": ((5, 0.1), (2, 0.5))}, "it must be pairs of ascending epochs from 1 and factors above 0"),
@@ -166,7 +166,7 @@ def test_control_set_is_set_by_short_names(
     assert with_settings(config, settings).query.control == expected
 
 
-@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("named_config", [False, True])
 def test_pool_commitment_is_that_of_earlier_versions(named_config: bool) -> None:
     config = with_settings(SMOKE, {"query.data": DIGITS, "secret": SECRET, "seed": 7})
     content: list[object] = [[DIGITS.identity(), 1237, 200]]

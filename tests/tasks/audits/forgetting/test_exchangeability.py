@@ -97,7 +97,7 @@ def test_a_temperature_changes_no_score(temperature: float) -> None:
     np.testing.assert_allclose(scores(inside, calibration), scores(cooler, calibration), atol=1e-9)
 
 
-@pytest.mark.parametrize("other", [0.0, 2.0])
+@pytest.mark.parametrize("other_data", [0.0, 2.0])
 def test_models_that_never_saw_d_q_are_refused_as_often_as_the_level_says(other_data: float) -> None:
     result = []
     for seed in range(400):

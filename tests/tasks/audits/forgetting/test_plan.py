@@ -107,7 +107,7 @@ def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "trained", "ratios"),
+    ("fields", "trainings", "ratios"),
     [
         ({"seed": 1}, False, False),
         ({"epochs": 3}, False, False),

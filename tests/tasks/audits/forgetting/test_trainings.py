@@ -214,7 +214,7 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         (
             {"calibration": Part(Dataset("digits-on-photos#16x16"), 200, 200)},
@@ -262,7 +262,7 @@ def test_data_that_can_serve_is_not_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("control", "told"),
+    ("control", "expected"),
     [
         (NamedImages(DIGITS, 150, 100), "the query set digits and the control set digits have 50 images in common"),
         (

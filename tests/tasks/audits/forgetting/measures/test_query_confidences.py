@@ -214,7 +214,7 @@ def test_the_certificate_names_the_sha256_of_the_key_that_was_handed_out(golden:
 
 
 @pytest.mark.parametrize(
-    ("changes", "planned"),
+    ("changes", "jobs"),
     [
         ({"audited": SENT}, True),
         ({"audited": SENT, "query": SMOKE.query}, False),  # whose order can be guessed, so that nothing was promised

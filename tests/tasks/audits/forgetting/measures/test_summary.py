@@ -63,7 +63,7 @@ def test_the_answers_rows_come_first_in_whatever_order_the_tables_are() -> None:
     assert list(every.items()) == list(told(*reversed(READ)).items())
 
 
-@pytest.mark.parametrize("missing", READ)
+@pytest.mark.parametrize("absent", READ)
 def test_without_one_of_the_tables_the_rows_of_the_others_are_there(absent: str) -> None:
     every, gone = told(*READ), told(absent)
     remaining = told(*(name for name in READ if name != absent))
