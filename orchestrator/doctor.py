@@ -125,8 +125,8 @@ def _gpus() -> Iterator[MachineCheck]:
     if shutil.which("nvidia-smi") is None:
         yield MachineCheck("gpu", True, "none; networks train on the processors")
         return
-    asked = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
-    output = _output(asked, 20)
+    command = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    output = _output(command, 20)
     if not output:
         yield MachineCheck(
             "gpu", None, "nvidia-smi is installed but finds no GPU", "check the driver (nvidia-smi shows the error)"
@@ -153,9 +153,11 @@ def _ray(address: str | None) -> Iterator[MachineCheck]:
         except EngramError as error:
             yield MachineCheck("ray cluster", False, *str(error).split("; ", 1))
             return
-        reached = _reaches(host, port)
-        advice = "" if reached else "start the cluster, open the port, or use --address local"
-        yield MachineCheck("ray cluster", reached, f"{address} {'answers' if reached else 'does not answer'}", advice)
+        is_reachable = _reaches(host, port)
+        advice = "" if is_reachable else "start the cluster, open the port, or use --address local"
+        yield MachineCheck(
+            "ray cluster", is_reachable, f"{address} {'answers' if is_reachable else 'does not answer'}", advice
+        )
         yield _token()
         return
     shm = Path("/dev/shm")
@@ -196,9 +198,9 @@ def _ports() -> Iterator[MachineCheck]:
     """The ports in use by Ray and MLflow: whether each requires a token, and whether it is taken on this machine."""
     for port in PORTS:
         asks = "requires Ray's token" if port.asks else "answers without a token"
-        taken = port.number is not None and _reaches("127.0.0.1", port.number)
-        found = f"{port.use}; {asks}{'; in use here' if taken else ''}"
-        yield MachineCheck(f"port {port.number or 'any'}", True, found)
+        is_taken = port.number is not None and _reaches("127.0.0.1", port.number)
+        description = f"{port.use}; {asks}{'; in use here' if is_taken else ''}"
+        yield MachineCheck(f"port {port.number or 'any'}", True, description)
 
 
 def _store(location: str) -> MachineCheck:
@@ -245,11 +247,14 @@ def _tracking(location: str, uri: str | None) -> MachineCheck:
     except EngramError as error:
         return MachineCheck("tracking", False, str(error), "correct MLFLOW_TRACKING_URI")
     if uri.startswith(("http://", "https://")):
-        shown = Target(uri).public_uri
-        reached = _answers(f"{shown.rstrip('/')}/health")
-        advice = "" if reached else "start it, or set MLFLOW_TRACKING_URI to another one; runs continue without it"
+        public_uri = Target(uri).public_uri
+        is_reachable = _answers(f"{public_uri.rstrip('/')}/health")
+        advice = "" if is_reachable else "start it, or set MLFLOW_TRACKING_URI to another one; runs continue without it"
         return MachineCheck(
-            "tracking", True if reached else None, f"{shown} {'answers' if reached else 'does not answer'}", advice
+            "tracking",
+            True if is_reachable else None,
+            f"{public_uri} {'answers' if is_reachable else 'does not answer'}",
+            advice,
         )
     path = sqlite_path(uri)
     if path is not None:
@@ -276,8 +281,8 @@ def _bucket(location: str) -> MachineCheck:
     from orchestrator.store.bucket import Bucket
 
     try:
-        there = is_there(location)
-        results = f"{len(open_store(location, create=False).keys()):,} results" if there else "not created yet"
+        exists = is_there(location)
+        results = f"{len(open_store(location, create=False).keys()):,} results" if exists else "not created yet"
         bucket = Bucket(location)
         trial = f"tmp/doctor-{os.getpid()}"
         bucket.put(trial, b"whether this can be written")

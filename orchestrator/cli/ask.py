@@ -81,18 +81,18 @@ def ask(
     return _run(file, summary["next"], store, run, json)
 
 
-def _collect(guide: Guide, given: Mapping[str, str]) -> dict[str, str]:
+def _collect(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
     """All answers by field, given in advance or typed, each checked alone."""
     from orchestrator.guide import check_answer
 
     if not _asks():
         _check_answered(
-            [asked.field for asked in guide.situation.asks if not asked.optional and asked.field not in given]
+            [asked.field for asked in guide.situation.asks if not asked.optional and asked.field not in answers]
         )
     collected = {}
     for asked in guide.situation.asks:
-        if asked.field in given or not _asks():
-            answer = given.get(asked.field, asked.default)
+        if asked.field in answers or not _asks():
+            answer = answers.get(asked.field, asked.default)
             check_answer(guide, asked, answer)
             collected[asked.field] = answer or (asked.default if asked.optional else "")
         else:
@@ -173,12 +173,12 @@ def _write(file: Path, text: str) -> None:
         raise EngramError(f"cannot write {file}: {error.strerror or error}") from None
 
 
-def _check_names(given: Mapping[str, str], guide: Guide) -> None:
+def _check_names(answers: Mapping[str, str], guide: Guide) -> None:
     """Raise SpecError for an answer without a question."""
     from orchestrator.spec.fields import nearest
 
     fields = [asked.field for asked in guide.situation.asks]
-    for name in given:
+    for name in answers:
         if name not in fields:
             raise SpecError(f"{name} answers no question; the fields are {', '.join(fields)}{nearest(name, fields)}")
 
@@ -193,9 +193,9 @@ def _price_summary(file: Path, out: str, store: str | None, waits: bool) -> dict
         pin_cells(resolve_cells(read_spec(str(file), Spec("", store=store))), {})
         then = f"engram probes {out} --out probes{store_option(store)}"
         return {"time": None, "expected_seconds": None, "next": then}
-    seen = preview(read_spec(str(file), Spec("", store=store)))
+    price = preview(read_spec(str(file), Spec("", store=store)))
     then = f"engram run {out}{store_option(store)}"
-    return {"time": seen["time"], "expected_seconds": seen["expected_seconds"], "next": then}
+    return {"time": price["time"], "expected_seconds": price["expected_seconds"], "next": then}
 
 
 def _run(file: Path, then: str, store: str | None, run: bool | None, json: bool) -> int:
@@ -225,10 +225,10 @@ def _free(out: str) -> Path:
     return output_file("--out", out)
 
 
-def _check_answered(missing: Sequence[str]) -> None:
+def _check_answered(fields_without_answer: Sequence[str]) -> None:
     """Raise SpecError if an answer is missing without a terminal: a default, such as sample data, is never taken."""
-    if missing:
-        fields = ", ".join(f"{field}=..." for field in missing)
+    if fields_without_answer:
+        fields = ", ".join(f"{field}=..." for field in fields_without_answer)
         raise SpecError(f"without a terminal these answers are required: {fields}; nothing was written")
 
 
@@ -237,21 +237,21 @@ def _asks() -> bool:
     return sys.stdin.isatty()
 
 
-def _choice(name: str, question: str, known: Mapping[str, str], default: str = "") -> str:
+def _choice(name: str, question: str, choices: Mapping[str, str], default: str = "") -> str:
     """One of the known answers, as typed. Raises SpecError without a terminal."""
     from orchestrator.spec.fields import nearest
 
     if not _asks():
-        raise SpecError(f"--{name} is missing; it must be one of {', '.join(known)}")
+        raise SpecError(f"--{name} is missing; it must be one of {', '.join(choices)}")
 
     def check(text: str) -> None:
-        if text not in known:
-            raise SpecError(f"{text!r} is not one of {', '.join(known)}{nearest(text, known)}")
+        if text not in choices:
+            raise SpecError(f"{text!r} is not one of {', '.join(choices)}{nearest(text, choices)}")
 
-    for each, words in known.items():
+    for choice, words in choices.items():
         if words:
-            say(f"  {each:<8} {words}")
-    return _until(question, default, ", ".join(known), check)
+            say(f"  {choice:<8} {words}")
+    return _until(question, default, ", ".join(choices), check)
 
 
 def _until(question: str, default: str, hint: str, check: Callable[[str], Any]) -> str:
@@ -297,12 +297,12 @@ def audit(
     from orchestrator.scaffold import new_audit
 
     folder = None if into is None else Path(path_of("--into", into))
-    written = new_audit(name, folder)
+    files = new_audit(name, folder)
     if json:
-        emit({"files": list(map(str, written.files)), "next": list(written.following)})
+        emit({"files": list(map(str, files.files)), "next": list(files.following)})
         return
-    for path in written.files:
+    for path in files.files:
         show(str(path))
     say("next:")
-    for command in written.following:
+    for command in files.following:
         say(f"  {command}")

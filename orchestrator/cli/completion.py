@@ -73,14 +73,14 @@ def _beginning(words: Iterable[str], incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 
 
-def _audit(given: Mapping[str, Any]) -> Any:
+def _audit(parameters: Mapping[str, Any]) -> Any:
     """The audit on the line. typer reads no argument of a line that ends with an option, but shells pass its words."""
     from orchestrator.spec import audits
 
     line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
-    known = audits.names()
-    for word in (given.get("what"), *line.split()):
-        if word in known:
+    names = audits.names()
+    for word in (parameters.get("what"), *line.split()):
+        if word in names:
             with suppress(EngramError):
                 return audits.find(word).audit
     return None

@@ -58,23 +58,23 @@ def show_audit(
     entry = audits.find(audit)
     is_preset = part in entry.audit.presets
     if part is None:
-        shown = list(field_descriptions.describe_fields(entry.audit).values())
+        fields = list(field_descriptions.describe_fields(entry.audit).values())
     else:
-        shown = field_descriptions.find_part(entry.audit, audit, part)
+        fields = field_descriptions.find_part(entry.audit, audit, part)
     names = () if part is None else (part,) if is_preset else None
-    place = store_location(store)
+    location = store_location(store)
     opened = None
     with suppress(StoreError):  # a store has measured times; without one they are estimated
-        opened = open_store(place, create=False) if names is not None and is_there(place) else None
+        opened = open_store(location, create=False) if names is not None and is_there(location) else None
     presets = [] if names is None else list(described_presets(entry, opened, names))
     if json:
-        emit(_shape(entry, shown, presets))
+        emit(_shape(entry, fields, presets))
         return
     if part is None:
-        _print(_overview(entry, shown, presets))
+        _print(_overview(entry, fields, presets))
     else:
         _print([line for preset in presets for line in _whole_preset(entry.name, preset)])
-        _print([line for field in shown for line in _whole_field(field)])
+        _print([line for field in fields for line in _whole_field(field)])
 
 
 def _emit_schema(audit: str, part: str | None) -> None:
@@ -142,14 +142,14 @@ def _preset(preset: DescribedPreset) -> Iterator[str]:
 def _cost(preset: DescribedPreset) -> str:
     """Cells, trainings and time of a preset, or the data and packages that it lacks."""
     cells = f"{preset.cells} cells, " if preset.cells > 1 else ""
-    absent = [name for name, there in preset.data.items() if not there]
+    absent = [name for name, is_available in preset.data.items() if not is_available]
     packages = [package for package, installed in preset.extras.items() if not installed]
-    missing = "; ".join((*_missing(absent), *((_describe_packages(packages),) if packages else ())))
+    absences = "; ".join((*_missing(absent), *((_describe_packages(packages),) if packages else ())))
     if preset.price is None:
-        return cells + (missing or "cannot be planned with the data on this machine")
+        return cells + (absences or "cannot be planned with the data on this machine")
     links = f" in {preset.links} links" if preset.links != preset.trainings else ""
     cost = f"{cells}{preset.trainings} trainings{links}, {preset.price['time']}"
-    return f"{cost}; {missing}" if missing else cost
+    return f"{cost}; {absences}" if absences else cost
 
 
 def _missing(absent: list[str]) -> Iterator[str]:
@@ -172,9 +172,9 @@ def _describe_packages(packages: Iterable[str]) -> str:
 
 def _whole_preset(audit: str, preset: DescribedPreset) -> Iterator[str]:
     yield from _preset(preset)
-    there = ", ".join(f"{name} ({'available' if here else 'missing'})" for name, here in preset.data.items())
+    availability = ", ".join(f"{name} ({'available' if here else 'missing'})" for name, here in preset.data.items())
     packages = ", ".join(f"{name} ({'' if here else 'not '}installed)" for name, here in preset.extras.items())
-    yield from _wrap_text(f"needs: {there or 'no data'}{'; ' if packages else ''}{packages}", "      ")
+    yield from _wrap_text(f"needs: {availability or 'no data'}{'; ' if packages else ''}{packages}", "      ")
     for name, values in preset.settings.items():
         yield from _wrap_text(f"{name} = {' | '.join(values)}", "      ", "          ")
     yield from _wrap_text(f"engram run {audit} --preset {preset.name}", "      ")

@@ -41,12 +41,12 @@ def open_gate(options: GateOptions, audit: str) -> Gate:
     junit = None if options.junit is None else output_file("--junit", options.junit)
     if options.fail_on is None:
         return Gate((), junit)
-    known = audits.find(audit).audit.wording.answers
+    answers = audits.find(audit).audit.wording.answers
     asked = tuple(dict.fromkeys(answer.strip() for answer in options.fail_on.split(",")))
     for answer in asked:
-        if answer not in known:
+        if answer not in answers:
             raise SpecError(
-                f"--fail-on is {options.fail_on!r}; it must list answers of {audit} with commas: {', '.join(known)}"
+                f"--fail-on is {options.fail_on!r}; it must list answers of {audit} with commas: {', '.join(answers)}"
             )
     return Gate(asked, junit)
 
@@ -99,11 +99,11 @@ def junit_xml(
             reason = "the audit gives none" if cell.run in finished else "some of its results are missing"
             ElementTree.SubElement(case, "error", {"message": f"no answer: {reason}"})
             continue
-        said = cell.verdict
-        if said.answer in fails:
-            failure = ElementTree.SubElement(case, "failure", {"type": said.answer, "message": said.answer})
-            failure.text = printable(said.sentence)
-        ElementTree.SubElement(case, "system-out").text = printable(f"{said.sentence} {said.limits_in_full}")
+        verdict = cell.verdict
+        if verdict.answer in fails:
+            failure = ElementTree.SubElement(case, "failure", {"type": verdict.answer, "message": verdict.answer})
+            failure.text = printable(verdict.sentence)
+        ElementTree.SubElement(case, "system-out").text = printable(f"{verdict.sentence} {verdict.limits_in_full}")
     return suites
 
 

@@ -46,7 +46,7 @@ def list_audits(json: Json = False) -> None:
     if json:
         told = []
         for row in rows:
-            packages = {name: [extra.package for extra in needed] for name, needed in extras[row["name"]].items()}
+            packages = {name: [extra.package for extra in required] for name, required in extras[row["name"]].items()}
             told.append(row | {"presets": list(cells[row["name"]]), "cells": cells[row["name"]], "extras": packages})
         emit({"audits": told})
         return
@@ -60,7 +60,7 @@ def list_audits(json: Json = False) -> None:
         return ", ".join(preset_label(audit, preset, count) for preset, count in cells[audit].items())
 
     table([row | {"presets": presets(row["name"])} for row in rows])
-    absent = missing(extra for of_audit in extras.values() for needed in of_audit.values() for extra in needed)
+    absent = missing(extra for of_audit in extras.values() for required in of_audit.values() for extra in required)
     if absent:
         say(f"not installed: {', '.join(extra.package for extra in absent)}; {install_command(absent)}")
 
@@ -119,21 +119,21 @@ def show_status(
                 for event in status.follow(journal, opened):
                     observe(event)
         # An unreadable run is read again, so that the reason is raised.
-        known = None if watch or newest is None or newest.state == "unreadable" else newest
-        seen = known or status.status(journal, opened)
+        status_without_watch = None if watch or newest is None or newest.state == "unreadable" else newest
+        current = status_without_watch or status.status(journal, opened)
         searches = search_results.parent_searches(journal)
     if json:
-        trial_of = {"trial_of": [each.as_json() for each in searches]} if searches else {}
-        more = {"ray": dict(seen.ray), "left_out": list(seen.left_out), "accepted": list(seen.accepted)}
-        emit(verdict.shape(seen) | trial_of | {name: value for name, value in more.items() if value})
+        trial_of = {"trial_of": [search.as_json() for search in searches]} if searches else {}
+        more = {"ray": dict(current.ray), "left_out": list(current.left_out), "accepted": list(current.accepted)}
+        emit(verdict.shape(current) | trial_of | {name: value for name, value in more.items() if value})
         return
-    for line in (verdict.status_line(seen), *seen.left_out, *seen.accepted, *verdict.ray_lines(seen)):
+    for line in (verdict.status_line(current), *current.left_out, *current.accepted, *verdict.ray_lines(current)):
         show(line)
-    for each in searches:
-        show(f"{each.words} of {each.search}; for the search: engram status {each.search}{store_option(store)}")
-    if seen.search is not None and seen.search.answer is not None:
-        verdict.display_recommendation(seen.search.answer)
-    verdict.failures(seen.failures)
+    for search in searches:
+        show(f"{search.words} of {search.search}; for the search: engram status {search.search}{store_option(store)}")
+    if current.search is not None and current.search.answer is not None:
+        verdict.display_recommendation(current.search.answer)
+    verdict.failures(current.failures)
 
 
 @take_run_options()
@@ -158,9 +158,9 @@ def results(
     path = None if out is None else output_file("--out", out, list(results.WRITERS))
     with command_store(store) as opened:
         journal = status.find(opened, run)
-        asked = open_gate(gate, journal.about()["audit"])
+        chosen_gate = open_gate(gate, journal.about()["audit"])
         result = results.export(journal, opened, name)
-        code = pass_gate(asked, journal, opened)
+        code = pass_gate(chosen_gate, journal, opened)
     if result.absent:
         say(f"{result.absent} of the {result.planned} results behind {name!r} are not available yet")
     if path is not None:
@@ -189,8 +189,8 @@ def explain(
     from orchestrator.inspection import explain
 
     with command_store(store) as opened:
-        found = explain.find_run_or_key(opened, what)
-        answer = explain.key(opened, found) if isinstance(found, str) else explain.run(found, opened)
+        name = explain.find_run_or_key(opened, what)
+        answer = explain.key(opened, name) if isinstance(name, str) else explain.run(name, opened)
     if json:
         emit(answer)
     elif "tasks" in answer:
@@ -235,8 +235,8 @@ def rerun(
     else:
         same = {None: "no stored result to compare with", True: "equal to the stored result, bit for bit"}
         differs = "; ".join(", ".join(f"{k} {cell(v)}" for k, v in column.items()) for column in answer["differs"])
-        found = same.get(answer["same"], f"different from the stored result: {differs}")
-        show(f"{answer['task']} {name[:12]}: {answer['rows']} rows in {answer['seconds']:.3g} s, {found}")
+        result = same.get(answer["same"], f"different from the stored result: {differs}")
+        show(f"{answer['task']} {name[:12]}: {answer['rows']} rows in {answer['seconds']:.3g} s, {result}")
     return 1 if answer["same"] is False else 0
 
 
@@ -257,19 +257,21 @@ def gc(
     from orchestrator.quantities import format_size
 
     with command_store(store) as opened:
-        found = find_garbage(opened)
+        garbage = find_garbage(opened)
         if delete:
-            for file in found:
+            for file in garbage:
                 opened.remove(file.name)
-    kinds = {kind: [file.size for file in found if file.kind == kind] for kind in dict.fromkeys(f.kind for f in found)}
+    kinds = {
+        kind: [file.size for file in garbage if file.kind == kind] for kind in dict.fromkeys(f.kind for f in garbage)
+    }
     if json:
-        shown = [{"kind": kind, "files": len(sizes), "bytes": sum(sizes)} for kind, sizes in kinds.items()]
-        emit({"deleted": delete, "files": [file.name for file in found], "kinds": shown})
+        totals = [{"kind": kind, "files": len(sizes), "bytes": sum(sizes)} for kind, sizes in kinds.items()]
+        emit({"deleted": delete, "files": [file.name for file in garbage], "kinds": totals})
         return
     for kind, sizes in kinds.items():
         show(f"{len(sizes):>8,} {kind}, {format_size(sum(sizes))}")
     done = "removed" if delete else "not needed by any run; engram gc --delete removes them"
-    show(f"{format_count(len(found), 'file')} {done}" if found else "every file is needed by a run")
+    show(f"{format_count(len(garbage), 'file')} {done}" if garbage else "every file is needed by a run")
 
 
 def doctor(store: StoreOption = None, address: Address = None, json: Json = False) -> int:

@@ -49,40 +49,40 @@ def logs(
     from orchestrator.inspection import explain, logs, status
 
     with command_store(store) as opened:
-        found = status.newest(opened) if what is None else explain.find_run_or_key(opened, what)
-        if isinstance(found, str):
-            _show_job(logs.job_log(opened, found), store, json)
+        name = status.newest(opened) if what is None else explain.find_run_or_key(opened, what)
+        if isinstance(name, str):
+            _show_job(logs.job_log(opened, name), store, json)
             return
-        lines = logs.run_lines(found, opened, follow)
+        lines = logs.run_lines(name, opened, follow)
         if json:
-            emit({"run": found.run, "lines": list(lines)})
+            emit({"run": name.run, "lines": list(lines)})
             return
         for line in lines:
             show(printable(line))
 
 
-def _show_job(seen: JobLog, store: str | None, json: bool) -> None:
-    again = f"engram rerun {seen.key[:12]} --pdb{store_option(store)}"
+def _show_job(job: JobLog, store: str | None, json: bool) -> None:
+    command = f"engram rerun {job.key[:12]} --pdb{store_option(store)}"
     if json:
-        emit(vars(seen) | {"rerun": again})
+        emit(vars(job) | {"rerun": command})
         return
-    seeds = ", ".join(f"{path}={seed}" for path, seed in seen.seeds.items())
-    group = f", in a call of {format_count(seen.together, 'job')}" if seen.together > 1 else ""
-    ran = f"by {seen.worker} on {seen.device}, {seen.time[:19].replace('T', ' ')}{group}" if seen.worker else ""
+    seeds = ", ".join(f"{path}={seed}" for path, seed in job.seeds.items())
+    group = f", in a call of {format_count(job.together, 'job')}" if job.together > 1 else ""
+    ran = f"by {job.worker} on {job.device}, {job.time[:19].replace('T', ' ')}{group}" if job.worker else ""
     facts = {
-        "job": f"{seen.task} {seen.key}".strip(),
-        "state": seen.state,
-        "runs": ", ".join(seen.runs),
+        "job": f"{job.task} {job.key}".strip(),
+        "state": job.state,
+        "runs": ", ".join(job.runs),
         "ran": ran,
         "seed": seeds,
-        "alone": again,
+        "alone": command,
     }
     for name, value in facts.items():
         if value:
             show(f"{name:<9} {printable(value)}")
-    for line in seen.lines:
+    for line in job.lines:
         show(printable(line))
-    for name, text in {"traceback": seen.traceback, **seen.printed}.items():
+    for name, text in {"traceback": job.traceback, **job.printed}.items():
         if text.strip():
             show(f"--- {name}")
             show(printable_lines(text.rstrip("\n")))
@@ -99,14 +99,14 @@ def cancel(run: Run, store: StoreOption = None, json: Json = False) -> None:
 
     with command_store(store) as opened:
         journal = status.find(opened, run)
-        seen = status.status(journal, opened)
-        if seen.driver is None:
-            raise EngramError(f"run {journal.run} is {seen.state} and has no driver; there is nothing to cancel")
+        state = status.status(journal, opened)
+        if state.driver is None:
+            raise EngramError(f"run {journal.run} is {state.state} and has no driver; there is nothing to cancel")
         seconds = request_cancellation(opened, journal.run, *sweeps_with(journal))
     if json:
-        emit({"run": journal.run, "driver": seen.driver, "seconds": seconds})
+        emit({"run": journal.run, "driver": state.driver, "seconds": seconds})
         return
-    show(f"asked {seen.driver} to stop {journal.run}; it checks every {format_duration(seconds)}")
+    show(f"asked {state.driver} to stop {journal.run}; it checks every {format_duration(seconds)}")
     say(f"to follow it: engram status {journal.run} --watch{store_option(store)}")
 
 
@@ -152,18 +152,18 @@ def submit(
     from orchestrator.spec.resolve import is_file, resolve_cells
 
     options = _withhold_password(options)
-    asked = command_line_spec(what, fields, preset, sweep, store, options)
-    if _has_password(asked.execution.get("mlflow")):
+    spec = command_line_spec(what, fields, preset, sweep, store, options)
+    if _has_password(spec.execution.get("mlflow")):
         raise SpecError(
             f"{what} names a tracking store with a password, which every user of the cluster could read; {CREDENTIALS}"
         )
     if server is None:
         raise SpecError("--address is missing; give http://HOST:8265, or set RAY_API_SERVER_ADDRESS")
-    location = _shared_location(asked.store)
-    idle = find_idle_fields(asked, {})
+    location = _shared_location(spec.store)
+    idle = find_idle_fields(spec, {})
     if idle:
-        say(describe_idle_fields(idle, asked))
-    cells = resolve_cells(asked)
+        say(describe_idle_fields(idle, spec))
+    cells = resolve_cells(spec)
     files = factory_files(cell.config for cell in cells)
     if options["prices"] is not None:
         files["prices.yaml"] = path_of("--prices", options["prices"])
@@ -173,7 +173,7 @@ def submit(
         what = "audit.yaml"
     arguments = ["run", what, *(fields or ()), "--address", "auto", "--store", location]
     arguments += [] if preset is None else ["--preset", preset]
-    arguments += [word for each in sweep or () for word in ("--sweep", each)]
+    arguments += [word for axis in sweep or () for word in ("--sweep", axis)]
     if not options["again"]:
         with suppress(StoreError):  # the store may be out of reach from this machine
             if is_there(location):

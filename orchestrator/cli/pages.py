@@ -56,27 +56,27 @@ def report(
     from orchestrator.run_folder import notes as kept
 
     options = {"title": title, "auditor": auditor, "client": client, "purpose": purpose}
-    said = {} if details is None else kept.load_details(Path(details))
-    said |= {name: text for name, text in options.items() if text is not None}
+    details_of_page = {} if details is None else kept.load_details(Path(details))
+    details_of_page |= {name: text for name, text in options.items() if text is not None}
     with command_store(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened)
-        asked = open_gate(gate, journal.about()["audit"])
+        chosen_gate = open_gate(gate, journal.about()["audit"])
         if as_pdf:
             pages.check_pdf(opened, journal.run)
-        if said:
-            kept.give_details(journal.folder, said)
+        if details_of_page:
+            kept.give_details(journal.folder, details_of_page)
         page = pages.draw(opened, journal.run, bool(show_images))
         printed = pages.print_pdf(page) if as_pdf else None
-        told = None
+        verdict = None
         if card:
             from orchestrator.inspection.card import model_card
 
-            told = model_card(journal, opened, page)
-        code = pass_gate(asked, journal, opened)
-    if told is not None and not json:
-        show(told)
+            verdict = model_card(journal, opened, page)
+        code = pass_gate(chosen_gate, journal, opened)
+    if verdict is not None and not json:
+        show(verdict)
     elif json:
-        asked_for = {} if told is None else {"card": told}
+        asked_for = {} if verdict is None else {"card": verdict}
         emit({"run": journal.run, "report": str(page), "pdf": None if printed is None else str(printed)} | asked_for)
     else:
         show(str(printed or page))

@@ -62,8 +62,8 @@ def line(tally: RunProgress) -> str:
     if (rate := tally.models_per_minute) is not None:
         parts.append(f"{rate:.1f} models/min")
     parts.append(f"{format_duration(tally.elapsed)} elapsed")
-    if left := tally.left_in_words:
-        parts.append(f"{left} left")
+    if time_left := tally.left_in_words:
+        parts.append(f"{time_left} left")
     return ", ".join(parts)
 
 
@@ -75,8 +75,8 @@ def watching(live: bool | None = None, tell: Callable[[str], None] = say) -> Ite
     `tell`.
     """
     tally = RunProgress()
-    shown = supports_colour(sys.stderr) if live is None else live
-    with _live(tally) if shown else _plain(tally, tell) as note:
+    is_display = supports_colour(sys.stderr) if live is None else live
+    with _live(tally) if is_display else _plain(tally, tell) as note:
 
         def observe(event: Event) -> None:
             with contextlib.suppress(Exception):  # a closed pipe, an event of another version
@@ -93,15 +93,15 @@ def _plain(tally: RunProgress, tell: Callable[[str], None]) -> Iterator[Callable
 
     def report() -> None:
         with contextlib.suppress(Exception):
-            told, at = "", time.monotonic()
+            last_line, last_time = "", time.monotonic()
             while not over.wait(min(LOOK, SECONDS)):
                 step = tally.step
-                if step != told and (not step or tally.in_step >= SLOW):
-                    told = step
+                if step != last_line and (not step or tally.in_step >= SLOW):
+                    last_line = step
                     if step:
                         tell(step)
-                elif tally.planned and not step and not tally.over and time.monotonic() - at >= SECONDS:
-                    at = time.monotonic()
+                elif tally.planned and not step and not tally.over and time.monotonic() - last_time >= SECONDS:
+                    last_time = time.monotonic()
                     tell(line(tally))
 
     thread = threading.Thread(target=report, name="progress", daemon=True)

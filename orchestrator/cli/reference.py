@@ -101,8 +101,8 @@ def _reference() -> Iterator[str]:
 def _walk_commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
     """The command and its name, or its subcommands and their names."""
     if hasattr(command, "commands"):
-        for below, each in command.commands.items():
-            yield from _walk_commands(f"{name} {below}", each)
+        for below, subcommand in command.commands.items():
+            yield from _walk_commands(f"{name} {below}", subcommand)
     else:
         yield name, command
 
@@ -112,10 +112,10 @@ def _command_section(name: str, command: Any) -> Iterator[str]:
     usage = command.get_usage(context).removeprefix("Usage: ")
     yield from (f"### `engram {name}`", "", "```text", " ".join(usage.split()), "```", "")
     yield from (" ".join(paragraph.split()) + "\n" for paragraph in (command.help or "").split("\n\n"))
-    shown = [each for each in command.params if not getattr(each, "hidden", False)]
-    if shown:
+    parameters = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
+    if parameters:
         yield from ("| argument or option | meaning |", "|---|---|")
-        yield from (f"| {_option_syntax(each)} | {_cell(each.help)} |" for each in shown)
+        yield from (f"| {_option_syntax(parameter)} | {_cell(parameter.help)} |" for parameter in parameters)
         yield ""
 
 
@@ -134,8 +134,10 @@ def _option_syntax(parameter: Any) -> str:
 
 def _environment(commands: Any) -> dict[str, str]:
     """The meaning of every environment variable; for a variable that replaces an option, the option's help."""
-    options = [each for command in commands.values() for each in command.params if isinstance(each.envvar, str)]
-    instead = {each.envvar: f"`{each.opts[0]}`: {_cell(each.help)}" for each in options}
+    options = [
+        parameter for command in commands.values() for parameter in command.params if isinstance(parameter.envvar, str)
+    ]
+    instead = {parameter.envvar: f"`{parameter.opts[0]}`: {_cell(parameter.help)}" for parameter in options}
     return ENVIRONMENT | instead
 
 
@@ -163,12 +165,12 @@ def rewrite_controls(page: str) -> str:
 
 
 def _rewrite(page: str, begin: str, lines: Iterable[str]) -> str:
-    before, found, rest = page.partition(begin)
+    before, marker, rest = page.partition(begin)
     _, end, after = rest.partition(END)
-    if not found or not end:
+    if not marker or not end:
         raise ValueError(f"there is no {begin.strip()!r} with {END.strip()!r} below it; the page needs both")
-    listed = "\n".join(lines)
-    return f"{before}{begin}\n{listed}\n\n{END}{after}"
+    new_text = "\n".join(lines)
+    return f"{before}{begin}\n{new_text}\n\n{END}{after}"
 
 
 if __name__ == "__main__":

@@ -57,18 +57,18 @@ def plan(
     from orchestrator.inspection.class_numbers import describe_classes
     from orchestrator.inspection.preview import preview
 
-    seen = preview(stopping.apply(command_line_spec(what, fields, preset, sweep, store, options)))
+    totals = preview(stopping.apply(command_line_spec(what, fields, preset, sweep, store, options)))
     if json:
-        emit(seen)
+        emit(totals)
         return
-    table(seen["tasks"])
+    table(totals["tasks"])
     show("")
-    runs = f" in {len(seen['cells'])} cells" if len(seen["cells"]) > 1 else ""
-    expected = f"; expected time: {seen['time']}" if seen["missing"] else ""
-    paragraph(f"{seen['planned']} jobs{runs}, {seen['stored']} stored, {seen['missing']} to run{expected}")
-    lines = [cell["line"] for cell in (*seen["left_out"], *seen["code_changes"])]
-    power = [statement["line"] for statement in seen["power"]]
-    for line in (*lines, *describe_classes(seen["classes"]), *power, *seen["warnings"]):
+    runs = f" in {len(totals['cells'])} cells" if len(totals["cells"]) > 1 else ""
+    expected = f"; expected time: {totals['time']}" if totals["missing"] else ""
+    paragraph(f"{totals['planned']} jobs{runs}, {totals['stored']} stored, {totals['missing']} to run{expected}")
+    lines = [cell["line"] for cell in (*totals["left_out"], *totals["code_changes"])]
+    power = [statement["line"] for statement in totals["power"]]
+    for line in (*lines, *describe_classes(totals["classes"]), *power, *totals["warnings"]):
         paragraph(line)
 
 
@@ -102,29 +102,29 @@ def run(
     with ExitStack() as shown:
         observe = shown.enter_context(watching())
         with report_interrupt():
-            asked = stopping.apply(command_line_spec(what, fields, preset, sweep, store, options))
-            cells, how = resolve_cells(asked), specification.execution(asked)
+            spec = stopping.apply(command_line_spec(what, fields, preset, sweep, store, options))
+            cells, how = resolve_cells(spec), specification.execution(spec)
             asked_of = open_gate(gate, cells[0].audit)
             observe({"event": "step", "step": "reading data"})
             # Pinned before a store is created, so that no empty store is left behind if data is missing.
-            known: dict[str, str] = {}
+            digests: dict[str, str] = {}
             left_out: tuple[LeftOut, ...] = ()
-            new = not is_there(store_location(asked.store))
+            new = not is_there(store_location(spec.store))
             if new:
-                cells, left_out = pin_available(cells, known)
+                cells, left_out = pin_available(cells, digests)
                 check_cells(cells, how.address)
-        with command_store(asked.store, create=True) as opened:
-            opened.digests().update(known)
+        with command_store(spec.store, create=True) as opened:
+            opened.digests().update(digests)
             if not new:
                 cells, left_out = pin_available(cells, opened.digests())
-            cells, lines = prepare_cells(asked, cells, opened)
-            told = [*describe_left_out(cells, left_out), *lines]
-            for line in told:
+            cells, lines = prepare_cells(spec, cells, opened)
+            notes = [*describe_left_out(cells, left_out), *lines]
+            for line in notes:
                 observe({"event": "told", "line": line})
             ended = start(cells, opened, how, observe, left_out=left_out)
             shown.close()
             with list_once():
-                code = verdict.display(ended, asked.store, json, told)
+                code = verdict.display(ended, spec.store, json, notes)
                 return pass_gate(asked_of, Journal(opened.folder("runs", ended.run)), opened, code)
 
 
@@ -179,8 +179,8 @@ def resume(
 
 def _check_search_options(search: str, options: RunOptions, gate: GateOptions) -> None:
     """Raise SpecError for an option that a search does not accept."""
-    given = {name: options[name] for name, option in EXECUTION.items() if "search" in option.not_of}
-    for name, value in {**given, **vars(gate)}.items():
+    values = {name: options[name] for name, option in EXECUTION.items() if "search" in option.not_of}
+    for name, value in {**values, **vars(gate)}.items():
         if value is not None:
             option = f"--{name.replace('_', '-')}"
             raise SpecError(
@@ -212,36 +212,36 @@ def probes(
     from orchestrator.inspection.probes import commit_draw, hand_out
     from orchestrator.quantities import format_count
 
-    asked = command_line_spec(what, fields, preset, store=store)
+    spec = command_line_spec(what, fields, preset, store=store)
     if nonce is None and nonce_by is not None:
         raise SpecError("--nonce-by is given without --nonce; add the nonce")
     if commit:
-        made = commit_draw(asked)
+        commitment = commit_draw(spec)
         if json:
-            emit(asdict(made))
+            emit(asdict(commitment))
         else:
-            show(made.commitment)
-            say(f"it covers the secret and this configuration: {dumps(made.configuration, sort_keys=True)}")
+            show(commitment.commitment)
+            say(f"it covers the secret and this configuration: {dumps(commitment.configuration, sort_keys=True)}")
         return
     if out is None:
         raise SpecError("--out is missing; give the folder to write, or --commit, which writes none")
     folder = output_folder("--out", out)
-    written = hand_out(asked, folder, nonce, nonce_by)
+    handout = hand_out(spec, folder, nonce, nonce_by)
     if json:
-        emit(written)
+        emit(handout)
         return
-    names = list(written["sets"])
+    names = list(handout["sets"])
     few = names if len(names) <= FEW else [*names[: FEW - 1], "...", names[-1]]
     sets = format_count(len(names), "set")
-    kind, noun = next(each for each in PROBES.items() if each[0] in written)
-    show(f"{format_count(written[kind], noun)} in {written['folder']}, in {sets}: {', '.join(few)}")
-    if "key" in written:
-        show(f"key that identifies each {noun} (keep it private): {written['key']}")
-    if "commitment" in written:
-        show(f"SHA-256 of the key, which README.txt gives to the owner: {written['commitment']}")
-    if "settings" in written:
-        show(f"run the audit with: {' '.join(map(shlex.quote, written['settings']))}")
-    if "split" in written:
-        show(f"split of the data (keep it private): {written['split']}")
-    if "warning" in written:
-        show(written["warning"])
+    kind, noun = next(entry for entry in PROBES.items() if entry[0] in handout)
+    show(f"{format_count(handout[kind], noun)} in {handout['folder']}, in {sets}: {', '.join(few)}")
+    if "key" in handout:
+        show(f"key that identifies each {noun} (keep it private): {handout['key']}")
+    if "commitment" in handout:
+        show(f"SHA-256 of the key, which README.txt gives to the owner: {handout['commitment']}")
+    if "settings" in handout:
+        show(f"run the audit with: {' '.join(map(shlex.quote, handout['settings']))}")
+    if "split" in handout:
+        show(f"split of the data (keep it private): {handout['split']}")
+    if "warning" in handout:
+        show(handout["warning"])

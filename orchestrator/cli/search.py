@@ -73,16 +73,16 @@ def search(
     from orchestrator.cli.progress import watching
     from orchestrator.searches import searching
 
-    asked = proceeding.settings()
+    settings = proceeding.settings()
     with ExitStack() as shown:
         observe = shown.enter_context(watching())
         with report_interrupt():
             observe({"event": "step", "step": "reading the search"})
             if resume:
-                given = {"a field": fields, "--over": over, "--preset": preset}
-                spec, found, how = _reopen_search(what, given, store, asked, options)
+                start_options = {"a field": fields, "--over": over, "--preset": preset}
+                spec, found, how = _reopen_search(what, start_options, store, settings, options)
             else:
-                spec, found, how = _new_search(what, fields, over, preset, store, asked, options)
+                spec, found, how = _new_search(what, fields, over, preset, store, settings, options)
             searching.check(how)
         with command_store(spec.store, create=not resume) as opened:
             return _run_search(found, opened, how, spec.store, shown, observe, json)
@@ -97,9 +97,9 @@ def resume_search(name: str, opened: Store, how: Execution, store: str | None, j
     journal = Journal(opened.folder("runs", name))
     check_key_format(journal)
     about = journal.about()
-    found = definition.reopen_search(about["audit"], about["search"], {})
+    resumed = definition.reopen_search(about["audit"], about["search"], {})
     with ExitStack() as shown:
-        return _run_search(found, opened, how, store, shown, shown.enter_context(watching()), json)
+        return _run_search(resumed, opened, how, store, shown, shown.enter_context(watching()), json)
 
 
 def _run_search(
@@ -129,12 +129,12 @@ def _run_search(
     display_recommendation(ended.answer)
     show("")
     objectives = search.objectives
-    made = trials.table(ended.trials, objectives).to_pylist()
-    best = [row for row in made if row["front"]]
+    rows = trials.table(ended.trials, objectives).to_pylist()
+    best = [row for row in rows if row["front"]]
     # The trials on the front by memorisation, then the fresh audits.
     best.sort(key=lambda row: -objectives.memorization.sign * row["memorization"])
-    again = [row for row in made if row["part"] == search_results.FRESH and row["memorization"] is not None]
-    display_trials([*best[:LISTED], *again], (objectives.memorization.name, objectives.utility.name))
+    fresh_rows = [row for row in rows if row["part"] == search_results.FRESH and row["memorization"] is not None]
+    display_trials([*best[:LISTED], *fresh_rows], (objectives.memorization.name, objectives.utility.name))
     show("")
     show(f"next: engram report {ended.name} --open{store_option(store)}")
     show(f"      engram results {ended.name} trials{store_option(store)}, for all {len(ended.trials)}")
@@ -149,7 +149,7 @@ def _new_search(
     over: list[str] | None,
     preset: str | None,
     store: str | None,
-    asked: dict[str, Any],
+    settings: dict[str, Any],
     options: RunOptions,
 ) -> tuple[Spec, Search, Execution]:
     """The search that the command line and the file describe."""
@@ -161,14 +161,18 @@ def _new_search(
     if what is None:
         raise SpecError("the audit is missing; give an audit or a file, or --resume")
     spec = command_line_spec(what, fields, preset, store=store, options=options)
-    found = searches.search_from_spec(spec, parse_domains(over or ()), asked)
+    new_search = searches.search_from_spec(spec, parse_domains(over or ()), settings)
     if not is_there(store_location(spec.store)):  # so that no empty store is left behind if data is missing
-        resolve.pin_cells([found.start], {})
-    return spec, found, specification.execution(spec)
+        resolve.pin_cells([new_search.start], {})
+    return spec, new_search, specification.execution(spec)
 
 
 def _reopen_search(
-    what: str | None, given: Mapping[str, Any], store: str | None, asked: Mapping[str, Any], options: RunOptions
+    what: str | None,
+    start_options: Mapping[str, Any],
+    store: str | None,
+    settings: Mapping[str, Any],
+    options: RunOptions,
 ) -> tuple[Spec, Search, Execution]:
     """The search of this name, or the newest. Raises SpecError for an option that would change its question."""
     from orchestrator.run_folder.journal import check_key_format
@@ -177,13 +181,16 @@ def _reopen_search(
     from orchestrator.spec import specification
 
     fixed = ("sampler", "sampler_seed", "rungs", "keep_one_in")
-    for name, value in {**given, **{f"--{name.replace('_', '-')}": asked.get(name) for name in fixed}}.items():
+    for name, value in {
+        **start_options,
+        **{f"--{name.replace('_', '-')}": settings.get(name) for name in fixed},
+    }.items():
         if value is not None:
             raise SpecError(f"{name} is given with --resume; it would change the search: leave out --resume")
     with command_store(store) as opened:
         journal = find_search(opened, what)
         check_key_format(journal)
         about = journal.about()
-    found = searches.reopen_search(about["audit"], about["search"], asked)
+    reopened = searches.reopen_search(about["audit"], about["search"], settings)
     spec = specification.Spec(about["audit"], execution=options.settings(), store=store)
-    return spec, found, specification.execution(spec)
+    return spec, reopened, specification.execution(spec)

@@ -30,12 +30,12 @@ def command_store(location: str | None, create: bool = False) -> Iterator[Store]
     """The store for a command. An unexpected error becomes one line; its traceback is written to the store."""
     from orchestrator.store import is_there, open_store
 
-    place = store_location(location)
-    if not create and not is_there(place):
+    path = store_location(location)
+    if not create and not is_there(path):
         raise SpecError(
-            f"there is no store at {place}; run an audit first, or give the location by --store or ENGRAM_STORE"
+            f"there is no store at {path}; run an audit first, or give the location by --store or ENGRAM_STORE"
         )
-    opened = open_store(place, create)
+    opened = open_store(path, create)
     try:
         yield opened
     except KeyboardInterrupt:

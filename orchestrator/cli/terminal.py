@@ -34,9 +34,9 @@ def supports_colour(stream: TextIO) -> bool:
 
 def columns(stream: TextIO) -> int:
     """The columns that a line may take: COLUMNS, else the terminal's width, else any number."""
-    asked = os.environ.get("COLUMNS", "")
-    if asked.isdecimal() and int(asked) > 0:
-        return int(asked)
+    setting = os.environ.get("COLUMNS", "")
+    if setting.isdecimal() and int(setting) > 0:
+        return int(setting)
     if not stream.isatty():
         return WIDE
     try:
@@ -122,10 +122,10 @@ def _show_table(forms: Sequence[Sequence[Mapping[str, str]]], right: Collection[
     width = columns(sys.stdout)
     forms = [[{name: printable(text) for name, text in row.items()} for row in rows] for rows in forms]
     fitting = [lines for rows in forms if (lines := align_columns(rows, right, width)) is not None]
-    drawn = min(fitting, key=len) if fitting else stack_rows(forms[-1], width)
-    if fitting and drawn:
-        drawn[0] = _apply_style(drawn[0], "bold")
-    _write("\n".join(drawn))
+    table_lines = min(fitting, key=len) if fitting else stack_rows(forms[-1], width)
+    if fitting and table_lines:
+        table_lines[0] = _apply_style(table_lines[0], "bold")
+    _write("\n".join(table_lines))
 
 
 def cell(value: Any) -> str:
@@ -148,14 +148,14 @@ def summary(rows: Sequence[Mapping[str, Any]], before: Sequence[str] = ()) -> No
 
     `before` names further columns, which come first: the varied fields of a sweep.
     """
-    shown = [
+    table_rows = [
         {name: cell(row.get(name)) for name in before}
         | {"metric": row["metric"], "setting": setting_text(row.get("setting"))}
         | numbers(row)
         for row in rows
     ]
-    kept = [name for name in (shown[0] if shown else ()) if any(row[name] for row in shown)]
-    wide = [{name: row[name] for name in kept} for row in shown]
+    names = [name for name in (table_rows[0] if table_rows else ()) if any(row[name] for row in table_rows)]
+    wide = [{name: row[name] for name in names} for row in table_rows]
     narrow = [_merge_setting(row) for row in wide]
     _show_table([wide, narrow], {"estimate", "null", "p", "published"})
 
@@ -213,26 +213,26 @@ def align_columns(rows: Sequence[Mapping[str, str]], right: Collection[str], wid
         return None
     cells = [
         [column.name for column in columns],
-        *([column.cells[at] for column in columns] for at in range(len(rows))),
+        *([column.cells[index] for column in columns] for index in range(len(rows))),
     ]
     return _line_up(cells, columns, widths)
 
 
 def stack_rows(rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
     """Each row as a paragraph: its first value, then all other non-empty values by name."""
-    drawn = []
+    stacked = []
     for row in rows:
         (name, first), *rest = row.items()
-        drawn += wrap_text(f"{name} {first}" if NUMBER.match(first) else first, width, "  ")
+        stacked += wrap_text(f"{name} {first}" if NUMBER.match(first) else first, width, "  ")
         line = ""
         for part in [f"{name} {text}" for name, text in rest if text]:
             if line and width_of(line) + GAP + width_of(part) + 2 > width:
-                drawn += wrap_text(f"  {line}", width, "    ")
+                stacked += wrap_text(f"  {line}", width, "    ")
                 line = ""
             line = f"{line}  {part}" if line else part
         if line:
-            drawn += wrap_text(f"  {line}", width, "    ")
-    return drawn
+            stacked += wrap_text(f"  {line}", width, "    ")
+    return stacked
 
 
 def width_of(text: str) -> int:
@@ -248,23 +248,23 @@ def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
     """The text in lines of at most `width` columns, broken between words; `indent` begins all but the first."""
     if width_of(text) <= width:
         return [text]
-    drawn: list[str] = []
+    wrapped: list[str] = []
     line = text[: len(text) - len(text.lstrip())]
     for word in _split(text):
         longer = f"{line} {word}" if line.strip() else line + word
         if line.strip() and width_of(longer) > width:
-            drawn.append(line)
+            wrapped.append(line)
             longer = indent + word
         while width_of(longer) > width and len(longer) > len(indent) + 1:
             fits = next(
-                at
-                for at in range(len(longer), len(indent), -1)
-                if width_of(longer[:at]) <= width or at == len(indent) + 1
+                position
+                for position in range(len(longer), len(indent), -1)
+                if width_of(longer[:position]) <= width or position == len(indent) + 1
             )
-            drawn.append(longer[:fits])
+            wrapped.append(longer[:fits])
             longer = indent + longer[fits:]
         line = longer
-    return [*drawn, line]
+    return [*wrapped, line]
 
 
 def _unbroken(text: str) -> list[str]:
@@ -285,28 +285,28 @@ def _widths(columns: Sequence[Column], width: int) -> list[int] | None:
     """The width of each column, the widest ones narrowed until all fit; None if they cannot."""
     widths = [column.natural for column in columns]
     excess = sum(widths) + GAP * (len(widths) - 1) - width
-    least = [column.narrowest for column in columns] if excess > 0 else []
+    minima = [column.narrowest for column in columns] if excess > 0 else []
     while excess > 0:
-        free = [at for at in range(len(widths)) if widths[at] > least[at]]
+        free = [index for index in range(len(widths)) if widths[index] > minima[index]]
         if not free:
             return None
-        widest = max(free, key=lambda at: widths[at])
+        widest = max(free, key=lambda index: widths[index])
         widths[widest] -= 1
         excess -= 1
     return widths
 
 
 def _line_up(rows: Sequence[Sequence[str]], columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
-    drawn = []
+    aligned = []
     for cells in rows:
         parts = [wrap_text(text, width) for text, width in zip(cells, widths, strict=True)]
-        for at in range(max(map(len, parts), default=0)):
+        for index in range(max(map(len, parts), default=0)):
             pieces = [
-                _pad(part[at] if at < len(part) else "", width, column.right)
+                _pad(part[index] if index < len(part) else "", width, column.right)
                 for part, width, column in zip(parts, widths, columns, strict=True)
             ]
-            drawn.append((" " * GAP).join(pieces).rstrip())
-    return drawn
+            aligned.append((" " * GAP).join(pieces).rstrip())
+    return aligned
 
 
 def _pad(text: str, width: int, right: bool) -> str:

@@ -52,14 +52,14 @@ def sync(origin: Origin, target: Target, json: Json = False) -> int:
     from orchestrator.store.transfer import copy_store
 
     with command_store(origin) as one, command_store(target, create=True) as other:
-        there = one, other, copy_store(one, other)
-        return _report([there, (other, one, copy_store(other, one))], json)
+        pair = one, other, copy_store(one, other)
+        return _report([pair, (other, one, copy_store(other, one))], json)
 
 
 def _report(copies: list[tuple[Store, Store, Transfer]], json: bool) -> int:
     if json:
-        named = ({"from": origin.location, "to": target.location, **vars(done)} for origin, target, done in copies)
-        emit({"copies": list(named)})
+        entries = ({"from": origin.location, "to": target.location, **vars(done)} for origin, target, done in copies)
+        emit({"copies": list(entries)})
     for origin, target, done in copies:
         if not json:
             size = format_size(done.bytes)

@@ -56,7 +56,7 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
 
     `left_out` are the lines about skipped cells of the preset, printed before the last line. Returns the exit code.
     """
-    again = f"engram resume {report.run}{store_option(store)}"
+    command = f"engram resume {report.run}{store_option(store)}"
     failures(report.failures)
     if report.damaged:
         say(f"{report.damaged} results were damaged or missing and were computed again")
@@ -66,15 +66,15 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
             f"the first is kept, the other is in {report.store.location}/conflicts"
         )
     if report.state == "failed":
-        say(f"{format_count(report.jobs['failed'], 'job')} failed; {_advice(report.failures, again)}")
+        say(f"{format_count(report.jobs['failed'], 'job')} failed; {_advice(report.failures, command)}")
     elif report.state == "decided":
         say(report.note)
     elif report.state != "finished":
-        say(f"{report.state}{f': {report.note}' if report.note else ''}; continue with: {again}")
+        say(f"{report.state}{f': {report.note}' if report.note else ''}; continue with: {command}")
     if json:
         cells = {"cells": [shape(cell) for cell in report.cells]} if report.cells else {}
-        missing = [{"setting": dict(cell.setting), "problem": cell.problem} for cell in report.left_out]
-        emit(shape(report) | cells | ({"left_out": missing} if missing else {}))
+        skipped = [{"setting": dict(cell.setting), "problem": cell.problem} for cell in report.left_out]
+        emit(shape(report) | cells | ({"left_out": skipped} if skipped else {}))
         return report.exit_code
     with suppress(StoreError):  # the reason for the run's end has been printed
         _print_answer(report, store)
@@ -165,16 +165,16 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
         say(f"for the traceback and output of the first: engram logs {next(iter(alike.values()))[0][:12]}")
 
 
-def _advice(failed: Iterable[tuple[str, str, str]], again: str) -> str:
+def _advice(failed: Iterable[tuple[str, str, str]], command: str) -> str:
     """The next step after failed jobs; `again` is the command that repeats them.
 
     Repeating does not help if a file or data set has changed: a run uses the content that it was started with.
     """
     if not any(CHANGED.search(error) for _, _, error in failed):
-        return f"try again with: {again}"
+        return f"try again with: {command}"
     return (
         "their input files have changed since the run began. Repeat the original command (engram run ...) to start a "
-        f"new run with the present files. Or restore the old files, and continue with: {again}"
+        f"new run with the present files. Or restore the old files, and continue with: {command}"
     )
 
 
@@ -186,13 +186,13 @@ def _print_answer(report: Report, store: str | None) -> None:
     if report.store is None:
         return
     journal = Journal(report.store.folder("runs", report.run))
-    shown = _print_sweep_answers(report, journal) if report.cells else _print_run_answer(report, journal)
+    has_answer = _print_sweep_answers(report, journal) if report.cells else _print_run_answer(report, journal)
     rows = results.summary(journal, report.store).table.num_rows
-    if not shown:
+    if not has_answer:
         return
     show("")
     show(f"next: engram report --open{store_option(store)}")
-    more = f", for all {format_count(rows, 'row')}" if rows > shown else ""
+    more = f", for all {format_count(rows, 'row')}" if rows > has_answer else ""
     show(f"      engram results {report.run} summary{store_option(store)}{more}")
 
 
@@ -218,21 +218,21 @@ def _print_sweep_answers(report: Report, journal: Journal) -> int:
 
     assert report.store is not None
     cells = answers.cell_answers(journal, report.store)
-    told = [cell for cell in cells if cell.row is not None]
-    if told:
-        rows = [_cell_row(cell) for cell in told[:LISTED]]
+    answered = [cell for cell in cells if cell.row is not None]
+    if answered:
+        rows = [_cell_row(cell) for cell in answered[:LISTED]]
         names = dict.fromkeys(name for row in rows for name in row)
         table(rows, [name for name in names if any(row.get(name) for row in rows)], right=("estimate", "p"))
     _show_sweep_error(report)
-    if len(told) > LISTED:
-        show(f"... and {format_count(len(told) - LISTED, 'more cell')}")
+    if len(answered) > LISTED:
+        show(f"... and {format_count(len(answered) - LISTED, 'more cell')}")
     if len(cells) <= FIRST:
-        for cell in told:
+        for cell in answered:
             if cell.verdict is not None:
                 show("")
                 style, lead = STYLES[answers.tone(report.audit, cell.verdict)], cell.verdict.answer.capitalize()
                 paragraph(f"{cell.label}: {cell.verdict.sentence}", style, lead, f"{cell.label}: ")
-    return len(told[:LISTED])
+    return len(answered[:LISTED])
 
 
 def _show_sweep_error(report: Report) -> None:
@@ -252,13 +252,13 @@ def _cell_row(cell: CellAnswer) -> dict[str, str]:
     from orchestrator.inspection import answers
 
     row = cell.row or {}
-    shown = numbers(row)
+    values = numbers(row)
     measured = {"measured": answers.row_name(row) if row else ""}
     return {
         **cell.varied,
         "answer": "" if cell.verdict is None else cell.verdict.answer,
         **measured,
-        **{name: shown[name] for name in ("estimate", "95 % interval", "p")},
+        **{name: values[name] for name in ("estimate", "95 % interval", "p")},
     }
 
 
@@ -266,25 +266,25 @@ def lines(answer: Mapping[str, Any]) -> list[str]:
     """The lines that `explain` prints for a key."""
     from orchestrator.cli.terminal import cell
 
-    shown = []
+    texts = []
     for name, value in answer.items():
         if name == "traceback" and value:
-            shown += ["traceback", *(f"  {line}" for line in value.rstrip().splitlines())]
+            texts += ["traceback", *(f"  {line}" for line in value.rstrip().splitlines())]
         elif name == "nearest" and value:
             fields = (f"{path} is {cell(one)}, not {cell(other)}" for path, (one, other) in value["fields"].items())
             version = [f"version is {value['version'][0]}, not {value['version'][1]}"] if "version" in value else []
             inputs = ["inputs differ"] if "inputs" in value else []
-            shown += [
+            texts += [
                 f"nearest     {value['key'][:16]}, a stored result of the same task:",
                 *_indent((*fields, *version, *inputs)),
             ]
         elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-            shown += [name, *_indent(" ".join(cell(part) for part in mapping.values()) for mapping in value)]
+            texts += [name, *_indent(" ".join(cell(part) for part in mapping.values()) for mapping in value)]
         elif isinstance(value, Mapping):
-            shown += [name, *_indent(f"{path} {cell(part)}" for path, part in value.items())]
+            texts += [name, *_indent(f"{path} {cell(part)}" for path, part in value.items())]
         elif value not in (None, [], ""):
-            shown.append(f"{name:<11} {', '.join(map(str, value)) if isinstance(value, list) else cell(value)}")
-    return shown
+            texts.append(f"{name:<11} {', '.join(map(str, value)) if isinstance(value, list) else cell(value)}")
+    return texts
 
 
 def _indent(texts: Iterable[str]) -> list[str]:
@@ -293,11 +293,11 @@ def _indent(texts: Iterable[str]) -> list[str]:
 
 def display_trials(rows: Sequence[Row], names: tuple[str, str] = OBJECTIVES, most: int | None = None) -> None:
     """Print trials, the first `most` of them, with both objectives under these names and their 95 % intervals."""
-    shown = [_trial_row(row, names) for row in rows[:most]]
-    if shown:
-        table(shown, [name for name in shown[0] if any(row[name] for row in shown)], right=names)
-    if len(rows) > len(shown):
-        show(f"... and {format_count(len(rows) - len(shown), 'more trial')}")
+    table_rows = [_trial_row(row, names) for row in rows[:most]]
+    if table_rows:
+        table(table_rows, [name for name in table_rows[0] if any(row[name] for row in table_rows)], right=names)
+    if len(rows) > len(table_rows):
+        show(f"... and {format_count(len(rows) - len(table_rows), 'more trial')}")
 
 
 def display_recommendation(answer: SearchAnswer) -> None:
@@ -314,7 +314,10 @@ def _trial_row(row: Row, names: tuple[str, str]) -> dict[str, Any]:
         "trial": f"{row['trial']}",
         "choices": search_results.trial_name(row),
         "front": "front" if row["front"] else "",
-        **{name: _trial_value(search_results.value(row, each)) for name, each in zip(names, OBJECTIVES, strict=True)},
+        **{
+            name: _trial_value(search_results.value(row, objective))
+            for name, objective in zip(names, OBJECTIVES, strict=True)
+        },
         "state": f"{state}{early}",
         "run": row["run"],
         "note": row["note"],
@@ -360,11 +363,11 @@ def _differing(kind: str, differences: tuple[Difference, ...]) -> Iterator[dict[
 
 
 def _summary_columns(letter: str, row: Row | None) -> dict[str, Any]:
-    known = row or {}
-    texts = numbers(known)
+    summary_row = row or {}
+    texts = numbers(summary_row)
     return {
         letter: texts["estimate"],
         f"{letter}: 95 % interval": texts["95 % interval"],
-        f"{letter}: n": known.get("n"),
+        f"{letter}: n": summary_row.get("n"),
         f"{letter}: null": texts["null"],
     }

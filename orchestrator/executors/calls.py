@@ -188,10 +188,10 @@ def perform(call: Call, store: Store) -> Finished:
             problem = source.problem()
             if problem is not None and isinstance(result, pa.Table):
                 result = problem
-            said = printed.texts() if isinstance(result, Exception) else {}
-            made = Computation(seconds, len(ready), worker, call.sharers, dict(notes), said)
+            texts = printed.texts() if isinstance(result, Exception) else {}
+            computation = Computation(seconds, len(ready), worker, call.sharers, dict(notes), texts)
             compute_context.note()  # clear: notes on this result do not belong to the next
-            outcomes.append(_commit(item, result, made, store, states.left.pop(item.key, None)))
+            outcomes.append(_commit(item, result, computation, store, states.left.pop(item.key, None)))
             if marks(_function_of(item)).many is None:
                 printed.clear()  # neither does the output
     if call.gpus:
@@ -209,8 +209,8 @@ class Checkpoints:
 
     def link(self, item: Item) -> Link:
         """The checkpoint that a job may continue from."""
-        wanted = item.leaves or self._keep
-        return Link(lambda: self._earlier_states(item), (lambda data: self._leave(item, data)) if wanted else None)
+        is_wanted = item.leaves or self._keep
+        return Link(lambda: self._earlier_states(item), (lambda data: self._leave(item, data)) if is_wanted else None)
 
     def _earlier_states(self, item: Item) -> Iterator[bytes]:
         for key in item.before:
@@ -233,19 +233,19 @@ def _function_of(item: Item) -> Function:
 
 
 def _read(item: Item, store: Store, tables: dict[str, pa.Table]) -> list[pa.Table] | Outcome:
-    missing = []
-    for key, read in read_each(store, (key for key in dict.fromkeys(item.inputs) if key not in tables)):
-        match read:
+    absent = []
+    for key, contents in read_each(store, (key for key in dict.fromkeys(item.inputs) if key not in tables)):
+        match contents:
             case Absent() | Damaged():
-                missing.append(key)
+                absent.append(key)
             case Unwritable():  # damaged, and cannot be set aside
-                return Refused(item.key, str(read))
+                return Refused(item.key, str(contents))
             case StoreError() | OSError():
-                return Lost(item.key, f"input {key[:12]} cannot be read: {read}")
+                return Lost(item.key, f"input {key[:12]} cannot be read: {contents}")
             case table:
                 tables[key] = table
-    if missing:
-        return Missing(item.key, tuple(missing))
+    if absent:
+        return Missing(item.key, tuple(absent))
     return [tables[key] for key in item.inputs]
 
 
@@ -293,7 +293,9 @@ class _JointFailure(Exception):
         self.exhausted = exhausted
 
 
-def _commit(item: Item, result: pa.Table | Exception, made: Computation, store: Store, state: bytes | None) -> Outcome:
+def _commit(
+    item: Item, result: pa.Table | Exception, computation: Computation, store: Store, state: bytes | None
+) -> Outcome:
     if isinstance(result, Unwritable):
         return Refused(item.key, str(result))
     if isinstance(result, _JointFailure | StoreError):
@@ -301,36 +303,36 @@ def _commit(item: Item, result: pa.Table | Exception, made: Computation, store: 
     if isinstance(result, Exception):
         exhausted = hardware.exhausted_memory(result)
         # Fewer jobs in a call, or fewer calls on the GPU, may fit.
-        if exhausted and (made.together > 1 or (exhausted == "device" and made.sharers > 1)):
+        if exhausted and (computation.together > 1 or (exhausted == "device" and computation.sharers > 1)):
             return Lost(item.key, _line(result), exhausted=exhausted)
         text = "".join(traceback.format_exception(result))
         if "CUDA error" in str(result):
             raise Poisoned(_line(result))
         with contextlib.suppress(StoreError, OSError):
-            store.write_failure(item.key, _failure_log(text, made).to_text())
+            store.write_failure(item.key, _failure_log(text, computation).to_text())
         return Failed(item.key, _line(result), text)
     if not isinstance(result, pa.Table):
         kind = type(result).__name__
         error = TypeError(f"{marks(_function_of(item)).name} returned a {kind}; a task returns a pyarrow.Table")
-        return _commit(item, error, made, store, None)
-    record = _record(item, made)
+        return _commit(item, error, computation, store, None)
+    record = _record(item, computation)
     try:
         if state is not None:  # before the result, because a job with a stored result is not run again
             store.write_state(item.key, state)
-        written = store.write(item.key, result, record)
+        entry = store.write(item.key, result, record)
     except Unwritable as error:
         return Refused(item.key, str(error))
     except (StoreError, OSError) as error:
         return Lost(item.key, _line(error))
     except TypeError as refused:  # a table of a type that cannot be stored
-        return _commit(item, refused, made, store, None)
+        return _commit(item, refused, computation, store, None)
     with contextlib.suppress(StoreError, OSError):  # the result is stored even if an old failure cannot be removed
         store.clear_failure(item.key)
-    differs, measured = written is WriteEffect.CONFLICT, GpuMeasurement.from_notes(made.notes)
-    return Done(item.key, made.seconds, made.worker, differs, measured, record["host_bytes"])
+    differs, measured = entry is WriteEffect.CONFLICT, GpuMeasurement.from_notes(computation.notes)
+    return Done(item.key, computation.seconds, computation.worker, differs, measured, record["host_bytes"])
 
 
-def _record(item: Item, made: Computation) -> dict[str, Any]:
+def _record(item: Item, computation: Computation) -> dict[str, Any]:
     mark = marks(_function_of(item))
     record = {
         "key": item.key,
@@ -339,21 +341,23 @@ def _record(item: Item, made: Computation) -> dict[str, Any]:
         "function": item.function,
         "config": plain(item.config),
         "inputs": list(item.inputs),
-        "seconds": made.seconds,
+        "seconds": computation.seconds,
         "finished": now(),
-        "together": made.together,
-        "worker": made.worker,
+        "together": computation.together,
+        "worker": computation.worker,
         "host_bytes": hardware.peak_memory(),
         "commit": commit(),
         "versions": dict(versions()),
-        **device(made.notes.get("device")),
+        **device(computation.notes.get("device")),
     }
-    return record | {name: value for name, value in made.notes.items() if name not in record}
+    return record | {name: value for name, value in computation.notes.items() if name not in record}
 
 
-def _failure_log(text: str, made: Computation) -> FailureLog:
-    where = device(made.notes.get("device"))["device"]
-    return FailureLog(text, worker=made.worker, time=now(), device=where, together=made.together, **made.printed)
+def _failure_log(text: str, computation: Computation) -> FailureLog:
+    where = device(computation.notes.get("device"))["device"]
+    return FailureLog(
+        text, worker=computation.worker, time=now(), device=where, together=computation.together, **computation.printed
+    )
 
 
 def _let_go() -> None:

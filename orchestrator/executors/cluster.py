@@ -74,9 +74,9 @@ def memory_to_ask(call: Call, machines: Iterable[Machine]) -> int:
     able = [machine for machine in machines if machine.resources.get(kind, 0) > 0]
     if call.gpu_type:
         able = [machine for machine in able if machine.gpu_type == call.gpu_type] or able
-    most = max((machine.resources.get("memory", 0.0) for machine in able), default=0.0)
-    wanted = math.ceil(call.memory / MEMORY_GRAIN) * MEMORY_GRAIN if math.isfinite(call.memory) else math.inf
-    return int(min(wanted, most))
+    largest = max((machine.resources.get("memory", 0.0) for machine in able), default=0.0)
+    memory = math.ceil(call.memory / MEMORY_GRAIN) * MEMORY_GRAIN if math.isfinite(call.memory) else math.inf
+    return int(min(memory, largest))
 
 
 def infeasible_requests() -> Sequence[Mapping[str, float]]:

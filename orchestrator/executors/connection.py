@@ -205,9 +205,9 @@ def _refusal(address: str, error: Exception) -> str:
 
 def _auto_address() -> str:
     """The address for `auto`: RAY_ADDRESS, or a cluster that runs on this machine."""
-    named = os.environ.get("RAY_ADDRESS", "")
-    if named not in ("", "auto", "local"):
-        return named
+    address = os.environ.get("RAY_ADDRESS", "")
+    if address not in ("", "auto", "local"):
+        return address
     try:
         return private_ray.local_address()
     except ConnectionError as error:

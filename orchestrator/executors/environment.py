@@ -73,14 +73,14 @@ def use_one_thread() -> Iterator[None]:
 
 def count_gpus() -> int:
     """The number of the machine's GPUs, or of the GPUs in CUDA_VISIBLE_DEVICES."""
-    there = len(list(DRIVER.iterdir())) if DRIVER.is_dir() else _nvidia_smi_count()
+    count = len(list(DRIVER.iterdir())) if DRIVER.is_dir() else _nvidia_smi_count()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None or not there:
-        return there
+    if visible is None or not count:
+        return count
     visible_gpus = 0
     for name in visible.split(","):
         name = name.strip()
-        if (name.isdigit() and int(name) >= there) or not (name.isdigit() or name.startswith(("GPU-", "MIG-"))):
+        if (name.isdigit() and int(name) >= count) or not (name.isdigit() or name.startswith(("GPU-", "MIG-"))):
             break  # CUDA also ignores the rest
         visible_gpus += 1
     return visible_gpus

@@ -84,16 +84,16 @@ class GpuPacking:
         if not measured:
             return self
         stack = max(job.stack for job in measured)
-        needed = stack * max(job.bytes_per_member for job in measured)
-        fitting = int(min(job.device_bytes for job in measured) // needed)
+        required_bytes = stack * max(job.bytes_per_member for job in measured)
+        fitting = int(min(job.device_bytes for job in measured) // required_bytes)
         busy = sum(job.busy for job in measured) / len(measured)
-        wanted = round(1 / busy) if sharers == 1 else self.sharers
-        return replace(self, stack=stack, sharers=max(1, min(wanted, fitting, self.most)))
+        target = round(1 / busy) if sharers == 1 else self.sharers
+        return replace(self, stack=stack, sharers=max(1, min(target, fitting, self.most)))
 
     def with_fewer_sharers(self, sharers: int) -> GpuPacking:
         """The packing after the loss of a call that shared its GPU, perhaps for lack of memory: one sharer fewer."""
-        most = max(1, min(self.most, sharers - 1))
-        return replace(self, most=most, sharers=min(self.sharers, most))
+        limit = max(1, min(self.most, sharers - 1))
+        return replace(self, most=limit, sharers=min(self.sharers, limit))
 
 
 class GpuPackings:

@@ -66,7 +66,7 @@ class Guard:
 
 def marked_processes(mark: str) -> Iterator[int]:
     """The other processes that were started with the mark in their environment."""
-    wanted = f"{MARK}={mark}".encode()
+    entry = f"{MARK}={mark}".encode()
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -75,7 +75,7 @@ def marked_processes(mark: str) -> Iterator[int]:
                 variables = file.read().split(b"\0")
         except OSError:  # it has ended, or belongs to another user
             continue
-        if wanted in variables:
+        if entry in variables:
             yield int(name)
 
 
@@ -104,7 +104,7 @@ def family(mark: str) -> dict[int, str]:
 
     Ray's agents overwrite their environment with their titles and may lack the mark; their parent has it.
     """
-    processes = {int(name): seen for name in os.listdir("/proc") if name.isdigit() and (seen := _stat(int(name)))}
+    processes = {int(name): state for name in os.listdir("/proc") if name.isdigit() and (state := _stat(int(name)))}
     members = set(marked_processes(mark)) & set(processes)
     grown = True
     while grown:
@@ -116,7 +116,7 @@ def family(mark: str) -> dict[int, str]:
 
 def sweep(mark: str, known: dict[int, str]) -> int:
     """Kill every process that is known or carries the mark; return the number killed."""
-    known_pids = [pid for pid, since in known.items() if (seen := _stat(pid)) and seen[1] == since]
+    known_pids = [pid for pid, since in known.items() if (state := _stat(pid)) and state[1] == since]
     for pid in known_pids:  # before the search: reading the environment of a busy process can take long
         _kill(pid)
     late = [pid for pid in marked_processes(mark) if pid not in known_pids]
@@ -134,15 +134,15 @@ def _kill(pid: int) -> None:
 
 def watch(mark: str) -> None:
     """Track marked processes until the driver closes or dies; then sweep until none is left."""
-    known: dict[int, str] = {}
+    processes: dict[int, str] = {}
     while not select.select([0], [], [], LOOK)[0]:
-        known.update(family(mark))
+        processes.update(family(mark))
     closed = os.read(0, 1) == CLOSED
     if not closed:
         time.sleep(GRACE)
     quiet = 0
     for _ in range(SWEEPS):
-        quiet = 0 if sweep(mark, known) else quiet + 1
+        quiet = 0 if sweep(mark, processes) else quiet + 1
         if quiet == (2 if closed else QUIET):
             return
         time.sleep(0.2)

@@ -41,9 +41,9 @@ class LocalExecutor:
         self._calls.append(call)
 
     def take_back(self, unwanted: Callable[[Call], bool]) -> Sequence[Call]:
-        taken = [call for call in self._calls if unwanted(call)]
+        unwanted_calls = [call for call in self._calls if unwanted(call)]
         self._calls = deque(call for call in self._calls if not unwanted(call))
-        return taken
+        return unwanted_calls
 
     def lacks(self) -> None:
         return None

@@ -46,17 +46,17 @@ def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
 
 def answer_question(question: bytes, node: str) -> str:
     """On a node: the problem that prevents it from working for the run, as one line; empty if there is none."""
-    asked: Question = pickle.loads(question)
-    if differing := differences(asked.identity, identity()):
+    request: Question = pickle.loads(question)
+    if differing := differences(request.identity, identity()):
         return f"has different code: {differing}; {SAME}"
     try:
-        store = open_store(asked.store, create=False)
-        store.write_state(asked.reply_state(node), store.state(asked.state))
+        store = open_store(request.store, create=False)
+        store.write_state(request.reply_state(node), store.state(request.state))
     except Absent:
-        return f"has a different store at {asked.store} than this machine; all nodes must share the store"
+        return f"has a different store at {request.store} than this machine; all nodes must share the store"
     except (EngramError, OSError) as error:
-        return f"cannot use the store {asked.store}: {error}"
-    for thing in asked.data:
+        return f"cannot use the store {request.store}: {error}"
+    for thing in request.data:
         try:
             pin_one(thing, store.digests())
         except (EngramError, OSError) as error:
@@ -82,10 +82,10 @@ def check_nodes(
         for state in (question.state, *replies.values()):
             with suppress(StoreError):
                 store.remove_state(state)
-    found = [f"node {names[node]} {problem}" for node, problem in problems.items() if problem]
-    if found:
-        more = f" (and {len(found) - 1} more of {len(names)} nodes)" if len(found) > 1 else ""
-        raise ClusterError(found[0] + more)
+    problem_lines = [f"node {names[node]} {problem}" for node, problem in problems.items() if problem]
+    if problem_lines:
+        more = f" (and {len(problem_lines) - 1} more of {len(names)} nodes)" if len(problem_lines) > 1 else ""
+        raise ClusterError(problem_lines[0] + more)
 
 
 def _problem(node: str, answers: Mapping[str, str], store: Store, reply: str) -> str:

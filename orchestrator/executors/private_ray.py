@@ -119,9 +119,9 @@ def read_autoscaling_state(seconds: float) -> Any | None:
 
 def trial_variables() -> MutableMapping[str, str]:
     """The variables that Tune sets for the actors of trials. Raises ClusterError if this version of Ray has none."""
-    missing = find_missing(TUNE_NAMES, ray.__version__)
-    if missing:
-        raise ClusterError(missing)
+    missing_names = find_missing(TUNE_NAMES, ray.__version__)
+    if missing_names:
+        raise ClusterError(missing_names)
     from ray.tune.execution import class_cache
 
     variables: MutableMapping[str, str] = class_cache.DEFAULT_ENV_VARS

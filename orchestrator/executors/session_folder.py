@@ -41,8 +41,8 @@ def session_variables() -> Mapping[str, str]:
 
 def session_folder() -> Path:
     """The folder of Ray's sessions. Raises as `session_variables`."""
-    chosen = session_variables().get(VARIABLE) or os.environ.get(VARIABLE) or _temporary_folder()
-    return Path(chosen) / "ray"
+    folder = session_variables().get(VARIABLE) or os.environ.get(VARIABLE) or _temporary_folder()
+    return Path(folder) / "ray"
 
 
 def _temporary_folder() -> str:

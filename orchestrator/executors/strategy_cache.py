@@ -25,13 +25,13 @@ def choice_settler(store: Store, run: str, *kin: str) -> Settle:
     choose at the same time, the first stored choice wins and all use it. A damaged choice is set aside and made again.
     Raises Unwritable if the choice cannot be stored, StoreError if the store cannot be read.
     """
-    known: dict[str, Choice] = {}
+    choices: dict[str, Choice] = {}
 
     def settle(name: str, choose: Callable[[], Choice]) -> Choice:
-        if name not in known:
+        if name not in choices:
             choice = _first_stored_choice(store, (run, *kin), name)
-            known[name] = _make_choice(store, run, name, choose) if choice is None else choice
-        return known[name]
+            choices[name] = _make_choice(store, run, name, choose) if choice is None else choice
+        return choices[name]
 
     return settle
 
@@ -57,9 +57,9 @@ def _read_choice(store: Store, run: str, name: str) -> Choice | None:
 
 
 def _make_choice(store: Store, run: str, name: str, choose: Callable[[], Choice]) -> Choice:
-    mine = _encode(name, choose())
+    encoded = _encode(name, choose())
     for _ in range(ATTEMPTS):
-        store.keep_run_file(run, file_of(name), mine)
+        store.keep_run_file(run, file_of(name), encoded)
         if (choice := _read_choice(store, run, name)) is not None:
             return choice
     raise StoreError(f"the choice of run {run} for {name} is repeatedly damaged after being written; check the disk")

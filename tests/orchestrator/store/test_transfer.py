@@ -155,7 +155,7 @@ def test_what_cannot_be_copied_is_said_in_one_line(engram: Here) -> None:
     assert "there is no store at nowhere" in engram("store", "copy", "nowhere", "copy", code=2).stderr
     assert not (engram.folder / "copy").exists()
     engram("run", "toys", "parts=1", "--address", "none")
-    assert "name two" in engram("store", "copy", "engram-store", "engram-store", code=1).stderr
+    assert "give two different stores" in engram("store", "copy", "engram-store", "engram-store", code=1).stderr
     assert "give a local path" in engram("store", "sync", "engram-store", "ftp://x", code=1).stderr
     path = engram.results()[0]
     path.write_bytes(path.read_bytes()[:-9])
