@@ -176,7 +176,7 @@ def test_the_page_of_embedded_questions_shows_them(here: Here) -> None:
     ("settings", "code", "says"),
     [
         (("model=folder:gone",), 1, "gone"),
-        (("model=hub:nobody/nothing",), 1, "the hub's cache has no model nobody/nothing"),
+        (("model=hub:nobody/nothing",), 1, "nobody/nothing is not in the cache of the hub"),
         (("data=records:gone.jsonl",), 1, "no file "),
         (("data=squad",), 1, "squad"),
         (("predictions=gone",), 1, "there is no folder "),
@@ -250,4 +250,4 @@ def test_the_questions_of_drop_are_written_and_its_answers_planned(weightless: H
 
 def test_a_training_needs_the_weights_all_the_same(weightless: Here) -> None:
     said = weightless("plan", "relational", "data=drop", code=1).stderr
-    assert "the hub's cache has no model t5-small" in said
+    assert "t5-small is not in the cache of the hub" in said

@@ -62,7 +62,6 @@ def test_page_has_certificate_front_trials_and_next_command(made: Made, drawn: P
         "What this does not show",
         "Next steps Train with rate=0.006, wide=false",
         "Audited items and results",
-        "Rule and statistics Rule",
         "How much utility does less memorisation cost?",
         "Audited again with fresh seeds",
         "Trials of the search",

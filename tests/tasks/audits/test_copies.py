@@ -233,7 +233,7 @@ def test_every_audit_counts_copies(audit: Audit, make: Any, tmp_path: Path) -> N
     assert about.copies.groups == 1
     assert about.copies.images == COPIED
     counted = describe_copies(summarise((), (), about))
-    assert re.search(rf"^Exact copies count as one record: 1 of the \d+ records stands for {COPIED} \w+\.$", counted)
+    assert re.search(rf"^Exact copies count as one record: 1 of the \d+ records represents {COPIED} \w+\.$", counted)
     assert about.copies.records in (COUNT - COPIED + 1, 2 * COUNT - COPIED + 1)  # of two sets, or of both parts
 
 

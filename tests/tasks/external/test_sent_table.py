@@ -147,7 +147,7 @@ def test_numbers_for_ids_and_other_kinds_of_files_are_refused(tmp_path: Path) ->
     with pytest.raises(ValueError, match=r"broken\.parquet cannot be read: "):
         read_sent(files.pin(File(str(tmp_path / "broken.parquet"))))
     (tmp_path / "said.txt").write_text("image\nx\n")
-    with pytest.raises(ValueError, match=r"said.txt; they expected a .csv or a .parquet file"):
+    with pytest.raises(ValueError, match=r"said.txt; expected a .csv or a .parquet file"):
         read_sent(files.pin(File(str(tmp_path / "said.txt"))))
 
 

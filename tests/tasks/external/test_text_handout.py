@@ -70,7 +70,7 @@ def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None
     with pytest.raises(DatasetError, match=r"is not empty: README\.txt has different content"):
         write_records(tmp_path, RECORD_SETS[:1])
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(DatasetError, match=r"is not empty: thesis\.tex does not belong there"):
+    with pytest.raises(DatasetError, match=r"is not empty: thesis\.tex is not one of the files to write"):
         write_records(tmp_path, RECORD_SETS)
 
 
