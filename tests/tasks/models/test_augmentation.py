@@ -175,7 +175,7 @@ def test_a_square_that_is_larger_than_the_image_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match="crop is 6; it must be at most the side of 5 x 7 images, from 1 to 5"):
             cut()
-    with pytest.raises(ValueError, match="differ in shape: 5x5x1 and 4x4x1"):
+    with pytest.raises(ValueError, match="differ in shape from the network's images: 5x5x1 and 4x4x1"):
         CrossEntropy(Architecture("mlp1", (5, 5, 1), 10), crop=4, shape=(6, 6, 1))
     with pytest.raises(ValueError, match="crop is 5; it requires the shape of the images to crop"):
         CrossEntropy(Architecture("mlp1", (5, 5, 1), 10), crop=5)

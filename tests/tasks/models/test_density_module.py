@@ -87,13 +87,16 @@ def test_samples_are_what_it_sees_as_pixels() -> None:
         ("Scalar", r"log_prob returns \(\) for 4 images; expected log densities \(4,\)"),
         ("Distribution", r"log_prob returns Normal for 4 images; expected log densities \(4,\)"),
         ("Undefined", "log_prob returns NaN for 4 images of 2x4x3"),
-        ("Infinite", "log_prob makes inf of 4 images; densities must be finite"),
+        ("Infinite", "log_prob returns inf for 4 images; densities must be finite"),
         ("Unseeded", "log_prob does not follow torch's seed in training; draw with torch alone"),
         ("Started", "its weights do not follow torch's seed; draw them with torch alone"),
         ("Square", "log_prob failed on 4 images of 2x4x3: RuntimeError: shape"),
         ("Blind", "sees is 'grey'; it must be one of dequantised, binary, logit"),
-        ("Detached", "log_prob has no gradient in its weights, so that nothing can be learned"),
-        ("Spare", "log_prob does not depend on spare.weight, spare.bias; register as a buffer what is not learned"),
+        ("Detached", "log_prob has no gradient in its weights, so that it cannot be trained"),
+        (
+            "Spare",
+            "log_prob does not depend on spare.weight, spare.bias; register tensors that are not learned as buffers",
+        ),
         ("Lossy", r"loss returns \(1,\) for 4 images; expected losses \(4,\)"),
     ],
 )
@@ -119,5 +122,5 @@ def test_images_are_drawn_only_of_a_module_that_samples(factory: str, message: s
 
 
 def test_a_name_that_is_none_is_refused_before_anything_is_imported() -> None:
-    with pytest.raises(ValueError, match=r"model is 'theirs:'; write your own model package\.module:factory"):
+    with pytest.raises(ValueError, match=r"model is 'theirs:'; write your own model as package\.module:factory"):
         DensityModel("theirs:").check()

@@ -230,7 +230,7 @@ def test_a_module_without_a_package_is_pinned_by_its_file(package: Path) -> None
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("theirs.network:", r"network is 'theirs\.network:'; write your own model package\.module:factory"),
+        ("theirs.network:", r"network is 'theirs\.network:'; write your own model as package\.module:factory"),
         ("theirs.absent:plain", r"there is no module 'theirs\.absent' on Python's path"),
         ("nowhere:plain", "there is no module 'nowhere' on Python's path"),
         ("nowhere.py:plain", "name the module, nowhere:plain, and put its folder on PYTHONPATH"),
