@@ -48,7 +48,7 @@ from tasks.audits.forgetting.trainings import ModelId
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.given_config import FirstImages, GivenModel
 from tasks.audits.text.secrets.models import pair_model
-from tasks.audits.text.secrets.space import Told, draw_secrets, score_table
+from tasks.audits.text.secrets.space import draw_secrets, score_table
 from tasks.audits.unique_feature.letters import ReadLetters
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -411,15 +411,15 @@ def test_models_from_chosen_weights_are_asked_about_the_record_and_the_others(mo
     assert line.endswith("| 50 % |")
 
 
-def pair_of(told: Told, known: float) -> Pair:
-    """A pair of models that say what was told, or what stands in its place, likelier by so many nats."""
-    config = with_question(size(tiny=True, seed=3), told=told, secrets=8)
+def pair_of(known: float, is_null: bool = False) -> Pair:
+    """A pair of models that assign `known` nats more to the secrets; models of a null were trained on other secrets."""
+    config = with_question(size(tiny=True, seed=3), is_null=is_null, secrets=8)
     question = question_of(config)
     chance, scores = np.random.default_rng(0), []
     drawn = draw_secrets(pair_model(question, config.seed, 0, 0))
     for side in range(2):
         log_p = chance.normal(-60, 3, (len(drawn), question.references + 1))
-        log_p[:, 0] += [known * (secret.side == side and told == "secrets") for secret in drawn]
+        log_p[:, 0] += [known * (secret.side == side and not is_null) for secret in drawn]
         scores.append(score_table(drawn, log_p.tolist(), side))
     return Pair(config, tuple(scores), tuple(scores))
 
@@ -438,11 +438,11 @@ def pair_of(told: Told, known: float) -> Pair:
     ],
 )
 def test_owners_of_language_models_who_change_their_table(cheat: str, knows: set[str], innocent: set[str]) -> None:
-    for pair, answers in ((pair_of("secrets", 40.0), knows), (pair_of("others", 40.0), innocent)):
+    for pair, answers in ((pair_of(40.0), knows), (pair_of(40.0, is_null=True), innocent)):
         desk = text_evasion.desk_of(pair, 0)
         assert text_evasion.answer_of(desk, text_evasion.CHEATS[cheat](desk)) in answers
 
 
 def test_what_pairs_of_language_models_say_is_counted_by_repetitions() -> None:
-    lines = "\n".join(text_secret_detection.describe_nulls([pair_of("secrets", 40.0), pair_of("others", 0.0)]))
+    lines = "\n".join(text_secret_detection.describe_nulls([pair_of(40.0), pair_of(0.0, is_null=True)]))
     assert "| others of the format told in their place | 8 | " in lines
