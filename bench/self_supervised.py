@@ -134,7 +134,7 @@ def naive_views(config: Augmentation) -> tuple[Callable[[Any], Tensor], Callable
     kernel = max(3, config.resolution // 10 | 1)
     low, high = (config.resolution * end for end in views.SIGMAS)
     before = [
-        t.RandomResizedCrop(config.resolution, (config.least, 1.0)),
+        t.RandomResizedCrop(config.resolution, (config.min_area, 1.0)),
         t.RandomHorizontalFlip(config.flip),
         t.RandomApply([t.ColorJitter(0.4, 0.4, 0.2, 0.1)], 0.8),
         t.RandomGrayscale(config.grey),

@@ -284,11 +284,12 @@ def main(arguments: Sequence[str]) -> None:
         results += judge_owners(world_config, answers, trials[-1])
     setting = measurement_facts(world_config.draws.query.data.name, torch.device("cpu"))
     images = len(world_config.draws.query.pool.rows(load(world_config.draws.query.data)))
-    known_shares = ", ".join(f"{share:g}" for share in world_config.draws.partial)
+    question = world_config.draws.question
+    known_shares = ", ".join(f"{share:g}" for share in world_config.draws.query.control.partial)
     setting["audit"] = (
         f"{images} images, half of them held back; models of 1,000 images, a share of {options.share:g} of D_C; "
-        f"{world_config.draws.replicates} replicates, known shares {known_shares}; mlp1, "
-        f"{world_config.draws.epochs} epochs"
+        f"{question.replicates} replicates, known shares {known_shares}; mlp1, "
+        f"{question.training.epochs} epochs"
     )
     setting["seeds"] = f"{options.seed} to {options.seed + options.worlds - 1}, one for each of the worlds"
     publish_counts("Owners with data of their own", setting, markdown(results) + describe_trials(trials), options.out)

@@ -150,7 +150,7 @@ def rounded(desk: Desk, decimals: int) -> Array:
 
 
 def clipped(desk: Desk, maximum: float) -> Array:
-    """No probability above `most`; what is cut goes to the other classes in equal parts."""
+    """No probability above `maximum`; the excess is divided equally among the other classes."""
     probabilities = np.exp(desk.own)
     cut = np.clip(probabilities - maximum, 0, None).sum(axis=1, keepdims=True)
     return np.asarray(np.where(probabilities > maximum, maximum, probabilities + cut / (probabilities.shape[1] - 1)))
@@ -176,7 +176,7 @@ CHEATS = (
     Cheat("noise of logits, sd 1", partial(noised, deviation=1.0, of_logits=True)),
     Cheat("noise of logits, sd 3", partial(noised, deviation=3.0, of_logits=True)),
     *(Cheat(f"{d} decimal{'s' * (d > 1)}", partial(rounded, decimals=d), d) for d in (2, 1)),
-    *(Cheat(f"clipped at {most:g}", partial(clipped, most=most)) for most in (0.99, 0.9)),
+    *(Cheat(f"clipped at {maximum:g}", partial(clipped, maximum=maximum)) for maximum in (0.99, 0.9)),
     Cheat("mean with a clean model", mixed_with_clean),
     Cheat("a clean model's table", anothers),
     Cheat("a clean model's answers for recognised pictures", recognised),
