@@ -99,7 +99,8 @@ def judge(config: DejaVu, memory: bool, change: str, seed: int) -> tuple[str, st
         agreed = agreement(Repeats(attack(config), given_tables.repeated_images, table), ())
     k = config.k[0]
     about = About(config.confident_percent, config.asked_layers[0], k, config.training.last_epoch, given=True)
-    scored = scores(Scoring(config.confident_percent, RESAMPLES, PARTINGS, seed, True), [inferences(Voting((k,)), tables)])
+    scoring = Scoring(config.confident_percent, RESAMPLES, PARTINGS, seed, True)
+    scored = scores(scoring, [inferences(Voting((k,)), tables)])
     measured = [scored, references(Comparing(config.confident_percent, k, PARTINGS, seed), tables)]
     files = Given(EncoderFile(ModelFile("a.pt")), ReferenceFile(ModelFile("b.pt")))
     as_a_file = replace(config, encoders=files)
