@@ -78,7 +78,7 @@ def test_the_draw_of_two_parties_is_bound_and_both_can_see_it_in_the_end(tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("forgetting", "--preset", "smoke", "--commit"), "query.control.secret is empty; it must be given"),
+        (("forgetting", "--preset", "smoke", "--commit"), "query.control.secret is empty; give one"),
         (("deja_vu", "--preset", "smoke", "--commit"), "has no secret draw"),
         (
             ("relational", "--preset", "smoke", f"secret={SECRET}", "--nonce", "abc", "--out", "p"),

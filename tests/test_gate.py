@@ -137,11 +137,11 @@ def test_without_named_answers_all_cells_pass_and_one_without_an_answer_is_an_er
     [
         (
             ("--fail-on", "memorized"),
-            "engram: --fail-on is 'memorized'; it must list answers of unique_feature, with commas: memorised, ",
+            "engram: --fail-on is 'memorized'; it must list answers of unique_feature with commas: memorised, ",
         ),
         (
             ("--fail-on", ""),
-            "engram: --fail-on is ''; it must list answers of unique_feature, with commas: memorised, ",
+            "engram: --fail-on is ''; it must list answers of unique_feature with commas: memorised, ",
         ),
         (("--junit", "nowhere/out.xml"), "engram: --junit nowhere/out.xml: the folder nowhere does not exist"),
     ],
@@ -253,4 +253,4 @@ def test_a_card_tells_no_path_of_ones_own_and_none_is_made_without_an_answer(her
     (summary,) = Journal(tmp_path / "engram-store/runs" / run).roots()["summary"]
     (tmp_path / f"engram-store/results/{summary[:2]}/{summary}.arrow").unlink()
     said = other("report", run, "--card", code=1)
-    assert f"engram: run {run} has no answer with a number yet; engram resume {run} goes on" in said.stderr
+    assert f"engram: run {run} has no answer with a number yet; engram resume {run} continues it" in said.stderr
