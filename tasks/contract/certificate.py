@@ -150,15 +150,3 @@ def steps_of_null(answer: str, audit: str) -> tuple[str, ...]:
             proper,
         )
     return ("Keep this page with that of the audit: it shows the result when nothing can be memorised.", proper)
-
-
-def chances(p: float, level: float) -> NumberLine:
-    """Return a p-value as a number line from 1 downwards, with the significance level."""
-    return NumberLine(
-        "probability of such a result by chance alone (p)",
-        p,
-        null=1.0,
-        null_words="always",
-        boundaries=(Boundary(level, f"significant at {level:g} and below"),),
-        logarithmic=True,
-    )

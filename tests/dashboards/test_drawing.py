@@ -15,7 +15,7 @@ from dashboards.chart import Axis, row_panel
 from dashboards.document import TEMPLATES
 from dashboards.number_line import LEFT, RIGHT, Scale, legend_entries, number_line
 from dashboards.signs import SHAPES, badge, kind, sign
-from tasks.contract.certificate import Boundary, NumberLine, chances
+from tasks.contract.certificate import Boundary, NumberLine
 from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, Meaning
 
 COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}\b|rgba?\([^)]*\)")
@@ -187,7 +187,10 @@ def places(line: NumberLine, mark: str) -> list[float]:
     return [float(each) for each in found]
 
 
-@pytest.mark.parametrize("line", [EFFECT, PLACE, chances(1e-9, 0.025), NumberLine("one number", 2.0)])
+P_VALUE = NumberLine("p", 1e-9, null=1.0, boundaries=(Boundary(0.025, "significant below"),), logarithmic=True)
+
+
+@pytest.mark.parametrize("line", [EFFECT, PLACE, P_VALUE, NumberLine("one number", 2.0)])
 def test_all_that_is_compared_lies_on_the_line(line: NumberLine) -> None:
     drawn = [float(each) for each in re.findall(r'(?:x1|x2|cx|x)="([\d.]+)%"', number_line(line))]
     assert all(LEFT <= each <= RIGHT for each in drawn)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.contract.audit import Audit, Wording
-from tasks.contract.certificate import STEPS, Boundary, chances, line_of, number_per_hundred, steps_of_null
+from tasks.contract.certificate import STEPS, line_of, number_per_hundred, steps_of_null
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, alone, blank_weak_interval, p_in_words, row
 from tasks.contract.verdict import Verdict
@@ -57,13 +57,6 @@ def test_an_audits_own_is_taken() -> None:
 def test_a_row_without_a_number_is_no_line() -> None:
     assert None is line_of(row("none", {}, alone(None), "training"))
     assert None is line_of(None)
-
-
-def test_a_p_value_is_held_against_its_level() -> None:
-    line = chances(0.0002, 0.025)
-    assert (0.0002, 1.0, (Boundary(0.025, "significant at 0.025 and below"),), True) == (
-        line.estimate, line.null, line.boundaries, line.logarithmic,
-    )  # fmt: skip
 
 
 def test_shares_are_told_as_numbers_of_a_hundred() -> None:
