@@ -198,7 +198,7 @@ def test_a_model_its_probabilities_and_its_confidences_alone_are_judged_alike(he
             "the query set digits and the control set digits have 120 images in common",
         ),
         (("network=cnn",), 2, "network is 'cnn'; it must be one of mlp1, cnn1"),
-        (("query=digits",), 2, "query is 'digits'; it takes data, first, examples, control"),
+        (("query=digits",), 2, "query is 'digits'; its fields are data, first, examples, control"),
         (("calibration.data=digits-on-photos#16x16",), 1, "all must have one shape: add #28x28, or another height x"),
         (("given.outputs=gone.csv",), 1, "there is no file "),
         (("given.models=gone.pt",), 1, "there is no file "),

@@ -117,7 +117,7 @@ def test_words_and_pictures_are_burnt_into_a_folder_of_ones_own(own: Here) -> No
     ("setting", "code", "says"),
     [
         ("data=folder:scan", 1, "no folder "),
-        ("data=list:stamp.png", 1, "stamp.png is no list of pictures; it must end in .csv or .parquet"),
+        ("data=list:stamp.png", 1, "stamp.png is not a list of images; it must end in .csv or .parquet"),
         ("feature=picture:none.png", 1, "there is no file "),
     ],
 )

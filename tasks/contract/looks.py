@@ -26,7 +26,8 @@ from tasks.contract.verdict import Answer, Meaning, Verdict
 CLEARING_ERROR = 0.05  # of an answer that clears, over all looks
 INTERVAL = "95 % interval"
 ATTRIBUTE = b"look"  # of a summary's schema
-STATED = re.compile(r"Of 100 [^.]*?at most (\d+(?:\.\d+)?)(?: or (\d+(?:\.\d+)?))?")
+_NUMBERS = r"at most (?:about )?(\d+(?:\.\d+)?)(?: or (\d+(?:\.\d+)?))?"
+STATED = re.compile(rf"Of 100 [^.]*?{_NUMBERS}|{_NUMBERS} of 100 ")  # an error rate in the text of a case
 SummedError = Callable[[Any, "Look"], "float | None"]
 
 
