@@ -254,7 +254,7 @@ def test_tampered_answers_are_refused_before_run(name: str, audit: str, exchange
 
 CUT = {
     ".csv": r"has no row for|has a row that has \d+ values; it must have",
-    ".json": "is no JSON",
+    ".json": "is not JSON",
     ".parquet": "cannot be read",
 }
 
@@ -266,7 +266,7 @@ def test_truncated_files_are_refused_before_run(audit: str, exchanges: Callable[
     content = exchange.path.read_bytes()
     for length, message in (
         (len(content) // 2, CUT[exchange.path.suffix]),
-        (0, "is empty; the first line must name|is no JSON|cannot be read"),
+        (0, "is empty; the first line must name|is not JSON|cannot be read"),
     ):
         exchange.path.write_bytes(content[:length])
         assert re.search(message, exchange.refuse())
@@ -278,7 +278,7 @@ def test_answers_to_another_folder_name_both_sets(audit: str, exchanges: Callabl
     exchange.other_answers.write(exchange.path)
     line = exchange.refuse()
     assert exchange.refuse("plan") == line
-    sets = re.search(r"answers (\w+-\w{8}); these settings and this secret generate (\w+-\w{8}): ", line)
+    sets = re.search(r"answers (\w+-\w{8}), but these settings and this secret generate (\w+-\w{8});", line)
     assert sets
     ids, other_ids = ([row[0] for row in answers.rows] for answers in (exchange.answers, exchange.other_answers))
     assert [other_ids[0].startswith(sets[1]), ids[0].startswith(sets[2])] == [True, True]

@@ -108,7 +108,7 @@ def test_all_that_is_wrong_is_told_in_one_line_and_nothing_is_written(engram: He
         ((*data, "--out", "no/a.yaml"), "--out no/a.yaml: the folder no does not exist"),
         (
             ("--have", "model", "--fear", "image"),
-            "missing: question.shape=..., question.source.models=..., probe=..., feature=...",
+            "answers are required: question.shape=..., question.source.models=..., probe=..., feature=...",
         ),
     ):
         said = engram("ask", *arguments, code=2).stderr
