@@ -99,9 +99,7 @@ def table(here: Here, name: str, ids: Sequence[str], embeddings: Any) -> str:
 
 def test_an_encoder_that_remembers_its_training_pictures_is_called_memorised(here: Here) -> None:
     text = " ".join(here(*RUN, "given.model=remembering.pt", "given.reference=reference.pt").stdout.split())
-    assert "Memorised: shown a part of a picture without its object, the given encoder finds public pictures" in text
-    assert "in 100.0 % of cases where it was trained on the picture" in text
-    assert "the given reference, on neither" in text
+    assert "Memorised: from a part of an image without its object, the encoder names the object of 100.0 %" in text
     assert score(here, "given.model=remembering.pt")["p_value"] == 0.0005
 
 
@@ -201,8 +199,8 @@ def test_an_owner_is_not_told_which_crops_are_of_training_pictures(here: Here) -
 
 def test_a_reference_that_was_trained_on_the_pictures_is_found_out(here: Here) -> None:
     text = said(here, "given.model=innocent.pt", reference="remembering.pt")
-    assert "Not assessable: shown a part of a picture" in text
-    assert "the reference, too, is right more often of one set than of the other" in text
+    assert "Not assessable: from a part of an image" in text
+    assert "The reference also names objects more often on one set than on the other" in text
 
 
 def test_a_table_of_pictures_says_what_each_was_to_the_encoder(
@@ -221,13 +219,13 @@ def test_a_table_of_pictures_says_what_each_was_to_the_encoder(
     settings = (f"data=boxed:{tmp_path / 'owners.csv'}", "given.model=remembering.pt")
     assert score(here, "given.model=remembering.pt") == score(here, *settings)
     told = here(*RUN, *settings, code=1)
-    assert "the data have no images of part 'reference', which other A is" in told.stderr + told.stdout
+    assert "the data have no images of part 'reference', which other A requires" in told.stderr + told.stdout
 
 
 def test_the_page_shows_both_sets_and_the_pictures_of_a_alone(here: Here) -> None:
     ended = here.json(*RUN, "given.model=remembering.pt", "given.reference=reference.pt", "--report")
     text = words(Path(ended["report"]))
-    assert "Does the encoder tell more of the pictures it was trained on?" in text
+    assert "Does the encoder name more objects of its training images?" in text
     assert "The encoder was trained on them: given encoder 1 [0." in Path(ended["report"]).read_text()
     assert "set A, class" in text
     assert "set B, class" not in text
@@ -264,7 +262,7 @@ def test_references_are_trained_here_and_the_encoder_has_a_rank_among_them(here:
             2,
             "given.embeddings is not a field of encoders=given, encoders.encoder=file, but another setting is",
         ),
-        (("given.reference=reference.pt",), 2, "embeddings is empty; hand out the pictures with"),
+        (("given.reference=reference.pt",), 2, "embeddings is empty; export the images with"),
         (("given.references=0",), 2, "references is 0; it must be at least 1"),
         (
             ("given.model=innocent.pt", "given.reference=reference.pt", "given.references=2"),

@@ -127,7 +127,7 @@ def test_the_tables_and_the_summary_say_the_same(engram: Here, audit: Any) -> No
     [
         (("models=1",), 2, "models is 1; it must be at least 2"),
         (("share=1",), 2, "share is 1.0; it must be between 0 and 1"),
-        (("unseen=true", "examples=0"), 2, "unseen is on and examples is 0; some images must be left"),
+        (("unseen=true", "examples=0"), 2, "unseen is on and examples is 0; some images must remain"),
         (("unseen=true", "examples=800"), 1, "digits has the training images 0 to 1436, but not 800 to 1599"),
     ],
 )

@@ -80,7 +80,7 @@ def test_transparency_is_dropped_and_told_apart() -> None:
         (of(GREY.astype(np.int32), "TIFF"), "contains numbers of 32 bits without a defined black and white; "),
         (
             encoded(Image.fromarray(GREY), "TIFF", save_all=True, append_images=[Image.fromarray(GREY)] * 2),
-            "holds 3 images; it must contain one",
+            "contains 3 images; it must contain one",
         ),
     ],
 )
