@@ -226,7 +226,7 @@ def test_the_page_shows_both_sets_and_the_pictures_of_a_alone(here: Here) -> Non
     ended = here.json(*RUN, "given.model=remembering.pt", "given.reference=reference.pt", "--report")
     text = words(Path(ended["report"]))
     assert "Does the encoder name more objects of its training images?" in text
-    assert "The encoder was trained on them: given encoder 1 [0." in Path(ended["report"]).read_text()
+    assert "Training images of the encoder: given encoder 1 [0." in Path(ended["report"]).read_text()
     assert "set A, class" in text
     assert "set B, class" not in text
 

@@ -106,7 +106,7 @@ def expand_home(path: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise FileError(f"{path}: there is no home of that name") from None
+        raise FileError(f"{path}: there is no user of that name") from None
 
 
 def check_regular(path: Path) -> os.stat_result:

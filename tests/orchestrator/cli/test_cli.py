@@ -318,7 +318,7 @@ def test_an_audit_without_anything_to_sum_up_runs_and_shows_its_other_tables(eng
     assert ended["mlflow"] is not None
     assert engram.json("results", ended["run"]) == []
     assert [row["title"] for row in engram.json("results", ended["run"], "pictures")] == ["white"]
-    assert "the summary of this run has no rows" in Path(ended["report"]).read_text()
+    assert "The summary of this run has no rows" in Path(ended["report"]).read_text()
     swept = engram.json(*RUN, "trouble=nothing", "--sweep", "label=a,b")
     assert swept["state"] == "finished"
     assert engram.json("results", swept["run"]) == []
@@ -329,7 +329,7 @@ def test_probes_are_handed_out_as_pictures_of_the_named_sets(engram: Here) -> No
     said = engram.json(*asked, "handed")
     assert said == {"folder": "handed", "images": 6, "sets": {"clean": 3, "inverted": 3}}
     assert len(list((engram.folder / "handed").rglob("*.png"))) == 6
-    assert engram(*asked, "other").stdout.splitlines()[-1] == "6 pictures in other, in 2 sets: clean, inverted"
+    assert engram(*asked, "other").stdout.splitlines()[-1] == "6 images in other, in 2 sets: clean, inverted"
     assert {"handed", "other"} == {path.name for path in engram.folder.iterdir()}
     (engram.folder / "file").touch()
     assert len(engram(*asked, "file/below", code=2).stderr.splitlines()) == 1
@@ -462,7 +462,10 @@ def test_an_unknown_table_is_refused_with_the_nearest(engram: Here) -> None:
         ((*RUN, "--store", "~nobody-here/x"), "there is no user of that name"),
         (("status", "--store", "x" * 300), "File name too long"),
         (("plan", "unique_feature", "--preset", "smoke", "feature=picture:/dev/zero"), "not a file"),
-        (("plan", "unique_feature", "--preset", "smoke", "feature=picture:~nobody-here/x"), "no home of that name"),
+        (
+            ("plan", "unique_feature", "--preset", "smoke", "feature=picture:~nobody-here/x"),
+            "there is no user of that name",
+        ),
         (("plan", "toys", "data=folder:~nobody-here/x"), "there is no user of that name"),
         (("run", "toys", "--address", "127.0.0.1:1"), "127.0.0.1:1"),
     ],
@@ -532,7 +535,10 @@ def test_results_are_written_in_the_format_that_the_ending_names(engram: Here) -
     assert pq.read_table(engram.folder / "parts.parquet")["number"].to_pylist() == [0, 1, 2]
     assert csv.read_csv(engram.folder / "parts.csv")["number"].to_pylist() == [0, 1, 2]
     assert ".parquet, .csv, .arrow" in engram("results", "toys", "parts", "--out", "parts.xls", code=2).stderr
-    assert "no home" in engram("results", "toys", "parts", "--out", "~nobody-here/parts.csv", code=2).stderr
+    assert (
+        "there is no user of that name"
+        in engram("results", "toys", "parts", "--out", "~nobody-here/parts.csv", code=2).stderr
+    )
 
 
 def test_verify_finds_a_flipped_bit_and_resume_mends_it(engram: Here) -> None:

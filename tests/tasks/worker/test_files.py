@@ -80,7 +80,7 @@ def test_what_has_no_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("path", "said"),
-    [("~nobody-here/x", "no home of that name"), ("x" * 300, "File name too long"), ("x\0", "embedded null byte")],
+    [("~nobody-here/x", "no user of that name"), ("x" * 300, "File name too long"), ("x\0", "embedded null byte")],
 )
 def test_a_path_that_can_be_none_is_refused_in_words(path: str, said: str) -> None:
     for act in (pin, read):
