@@ -45,7 +45,7 @@ def test_they_are_kept_with_the_run_shown_on_every_page_and_sealed(tmp_path: Pat
     run = page.parent.name
     assert f"run {run} has no page; draw it with `engram report {run}`" in engram("verify", run, code=2).stderr
     said = engram("report", "--client", "a\x1b[2Jb", code=2).stderr
-    assert said == "engram: client holds \\x1b; it must be one line without control characters\n"
+    assert said == "engram: client contains \\x1b; it must be one line without control characters\n"
 
 
 @pytest.mark.parametrize(

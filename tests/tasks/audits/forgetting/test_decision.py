@@ -54,7 +54,7 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
         ),
         ({"accuracy": UNKNOWN}, "not assessable", "its table has no confidences of the other classes"),
         ({"disagreeing": 1, "repeats": 40}, "not assessable", "1 of 40 images that were sent twice"),
-        ({"tied": tied_row(0.051, 40, "image")}, "not assessable", "5.1 of 100 pairs of scores"),
+        ({"tied": tied_row(0.051, 40, "image")}, "not assessable", "5.1 of 100 compared pairs of scores"),
         ({"tied": tied_row(0.05, 40, "image")}, "forgotten", None),
         ({"tied": tied_row(0.9, 40, "image"), "p": 0.025}, "not forgotten", None),  # worst ranks accuse nobody
         ({"p_other": 0.009}, "not assessable", "it is less certain about D_Q than about the control set"),

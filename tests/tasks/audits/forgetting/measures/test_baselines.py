@@ -33,7 +33,7 @@ INPUTS = [
 
 
 @pytest.fixture(scope="module")
-def found() -> pa.Table:
+def result() -> pa.Table:
     return baselines(Baselines(TARGETS), INPUTS)
 
 
