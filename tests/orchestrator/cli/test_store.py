@@ -38,7 +38,7 @@ def test_where_no_note_can_be_left_the_cause_is_said_all_the_same(tmp_path: Path
     open_store(tmp_path)
     (tmp_path / "crashes").touch()
     line = said(tmp_path)
-    assert line.startswith("unexpected ZeroDivisionError: of nothing by nothing (a bug in engram; with --debug")
+    assert line.startswith("unexpected ZeroDivisionError: of nothing by nothing (a bug in engram; --debug")
     assert f"the traceback, which could not be saved: cannot write {tmp_path}/crashes: File exists" in line
 
 
