@@ -63,7 +63,7 @@ def test_what_is_stored_takes_no_time_and_of_what_is_like_nothing_the_rest_is_th
         describe_price(some, 2)
         == "at least 6 s on 2 workers: no timing for toys.part in this store or in the reference"
     )
-    assert "unknown: nothing like toys.part, toys.total" in describe_price(price_plan(plan, list(plan.jobs), {}, 2), 2)
+    assert "unknown: no timing for toys.part, toys.total" in describe_price(price_plan(plan, list(plan.jobs), {}, 2), 2)
 
 
 def test_what_never_ran_here_is_priced_by_the_reference_and_the_speed_of_this_machine(
