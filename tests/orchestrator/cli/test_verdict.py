@@ -55,7 +55,10 @@ def test_a_run_says_of_which_search_it_is_a_trial(searched: Made, tmp_path: Path
         (trial, f"trial {trial['trial']}"),
         (again, ", fresh seeds"),
     ):
-        assert f"{named} of {made.name}; engram status {made.name} tells" in engram(made)("status", row["run"]).stdout
+        assert (
+            f"{named} of {made.name}; for the search: engram status {made.name}"
+            in engram(made)("status", row["run"]).stdout
+        )
     told = engram(made).json("status", again["run"])
     assert [{"search": made.name, "trials": [{"trial": again["trial"], "part": "fresh"}]}] == told["trial_of"]
     assert "trial_of" not in engram(made).json("status", made.name)

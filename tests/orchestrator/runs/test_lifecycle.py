@@ -101,7 +101,7 @@ def test_a_failed_job_ends_alone_and_the_run_says_which(store: Store, tmp_path: 
     ((key, task, error),) = report.failures
     assert (task, error) == ("toys.part", "ValueError: part 2 cannot be had")
     assert "Traceback" in (store.failure(key) or "")
-    with pytest.raises(EngramError, match="nothing in 'summary'"):
+    with pytest.raises(EngramError, match="has no rows in 'summary'"):
         report.table("summary")
 
 
@@ -242,7 +242,7 @@ def test_a_driver_that_was_taken_over_writes_nothing_more_and_says_who_has_the_r
             seen.append(files())
 
     clock = Clock(now=lambda: time.time() + 3600 * hours[0])
-    with pytest.raises(Held, match=r"toys-\w+ was taken over .* cut off: process 77 on another has it now; what was"):
+    with pytest.raises(Held, match=r"toys-\w+ was taken over .* disconnected: process 77 on another drives it now;"):
         start([Cell("toys", toys.Config())], store, HERE, observe, clock=clock)
     [(log, paths)] = seen
     assert (log, [path for path in paths if path.parent.name != ".drivers"]) == files()
