@@ -117,7 +117,7 @@ def test_a_file_keeps_its_settings_unless_python_says_otherwise(tmp_path: Path) 
     kept = orchestrator.run(file, store=tmp_path / "kept", fail_fast=False, **TOYS)
     assert (kept.summary["estimate"].to_pylist(), kept.page) == ([2.0], None)
     said = orchestrator.run(file, store=tmp_path / "said", fail_fast=False, tolerate=0, report=True, **TOYS)
-    with pytest.raises(orchestrator.EngramError, match="has nothing in 'summary' yet"):
+    with pytest.raises(orchestrator.EngramError, match="has no rows in 'summary' yet"):
         assert said.summary
     assert said.page is not None
 
@@ -136,7 +136,7 @@ def test_a_run_that_was_broken_off_is_as_far_as_it_came(tmp_path: Path) -> None:
     stopped = orchestrator.run("toys", parts=3, store=tmp_path, report=False, stop_after="0.0001s", **TOYS)
     found = orchestrator.open(stopped.run, tmp_path)
     assert (found.state, found.exit_code, found.verdict) == ("interrupted", 130, None)
-    with pytest.raises(orchestrator.EngramError, match="has nothing in 'summary' yet"):
+    with pytest.raises(orchestrator.EngramError, match="has no rows in 'summary' yet"):
         assert found.summary
 
 
