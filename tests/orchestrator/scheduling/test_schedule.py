@@ -158,7 +158,7 @@ def test_a_run_pauses_where_nothing_at_all_succeeds() -> None:
         answer(schedule, call, lambda key: Lost(key, "the network is down"))
     assert len(delays) == FRUITLESS
     assert sorted(delays) == delays
-    assert schedule.paused == "nothing can be run: the network is down"
+    assert schedule.paused == "no job can be run: the network is down"
 
 
 def test_back_off_doubles_up_to_a_minute() -> None:

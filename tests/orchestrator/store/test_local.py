@@ -159,7 +159,10 @@ def test_what_is_no_file_is_set_aside_too(store: LocalStore) -> None:
     place(store, "a").mkdir(parents=True)
     with pytest.raises(Damaged, match="Is a directory"):
         store.read(key("a"))
-    for target, why in (("nowhere", "a link to nowhere, which is not there"), (f"{key('a')}.arrow", "symbolic links")):
+    for target, why in (
+        ("nowhere", "a link to nowhere, which does not exist"),
+        (f"{key('a')}.arrow", "symbolic links"),
+    ):
         put(store, "a")
         place(store, "a").unlink()
         place(store, "a").symlink_to(target)
@@ -314,7 +317,7 @@ def test_a_store_in_a_folder_is_opened_by_a_file_uri_too(tmp_path: Path) -> None
 def test_a_link_to_nothing_in_the_place_of_a_store_is_said(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "gone")
     for place in ("link", "link/below"):
-        with pytest.raises(StoreError, match=f"link is a link to {tmp_path / 'gone'}, which is not there"):
+        with pytest.raises(StoreError, match=f"link is a link to {tmp_path / 'gone'}, which does not exist"):
             open_store(tmp_path / place)
     store = open_store(tmp_path / "store")
     (tmp_path / "store" / "results").rmdir()

@@ -156,7 +156,11 @@ def test_the_task_is_marked() -> None:
         ("learning_rate", 0.0, "learning_rate is 0.0; it must be a finite number above 0"),
         ("learning_rate", float("nan"), "learning_rate is nan; it must be a finite number above 0"),
         ("network", Network("mlp7"), "network is 'mlp7'; it must be one of mlp1"),
-        ("burnt", (Burnt(3, Glyph()), Burnt(2, Glyph())), r"burnt names the rows \[3, 2\]; they must ascend"),
+        (
+            "burnt",
+            (Burnt(3, Glyph()), Burnt(2, Glyph())),
+            r"burnt has the rows \[3, 2\]; they must be strictly ascending",
+        ),
     ],
 )
 def test_a_value_out_of_range_is_named(field: str, value: object, message: str) -> None:

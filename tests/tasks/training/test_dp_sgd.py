@@ -167,11 +167,15 @@ def test_models_whose_rows_may_mix_are_refused(model: str) -> None:
     with pytest.raises(ValueError, match=f"privacy is set and model is {model}; it must be vae"):
         replace(CONFIG, model=DensityModel(model))
     spec = Spec(Elbo(celeba()), Recipe(1, 4, 1e-3), load(Dataset("photos#32x32#rgb")))
-    with pytest.raises(ValueError, match="what learns is the convolutional autoencoder; only networks of dense and"):
+    with pytest.raises(
+        ValueError, match="the model is the convolutional autoencoder; privacy requires a network of dense and"
+    ):
         dp_sgd.train_many(spec, [Member(1, np.arange(4))], PRIVACY, [1], CPU)
     normalised = Architecture("mlp1", (28, 28, 1), 10, Regularisers(batch_norm=True))
     spec = Spec(CrossEntropy(normalised), Recipe(1, 4, 1e-3), load(Dataset("digits")))
-    with pytest.raises(ValueError, match="what learns is the mlp1 with batch norm; only networks of dense and"):
+    with pytest.raises(
+        ValueError, match="the model is the mlp1 with batch norm; privacy requires a network of dense and"
+    ):
         dp_sgd.train_many(spec, [Member(1, np.arange(4))], PRIVACY, [1], CPU)
 
 
