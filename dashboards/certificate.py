@@ -158,8 +158,8 @@ def context(run: Run, notice_count: int = 0) -> dict[str, Any]:
 
 def _certificate_texts(run: Run) -> dict[str, list[str]]:
     """The texts of the certificate by name; the texts of a sweep's cells without repetition."""
-    cells = [cell for cell in run.cells or (run,) if cell.certificate is not None]
-    certificates = [cell.certificate for cell in cells if cell.certificate is not None]
+    answered = [(cell, cell.certificate) for cell in run.cells or (run,) if cell.certificate is not None]
+    certificates = [certificate for _, certificate in answered]
     questions = _distinct_texts(each.asked for each in certificates)
     if len(questions) > 1:
         questions = _distinct_texts([run.question, "Each cell of the sweep answers it for one setting."])
@@ -169,7 +169,7 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
     if run.withholds and any("<" in text for text in _texts(certificates)):
         questions.append(MASKED)
     meanings = []
-    for cell, certificate in zip(cells, certificates, strict=True):
+    for cell, certificate in answered:
         for finding in certificate.findings:
             meanings.append(define_answer(finding.answer, cell.meaning_of(finding.answer)))
     return {

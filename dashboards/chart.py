@@ -174,8 +174,7 @@ class Curve:
 
     def describe(self, index: int = -1) -> str:
         """The estimate at one position and its interval, as text."""
-        low, high = float(self.low[index]), float(self.high[index])
-        ends = "" if np.isnan(low) or np.isnan(high) else drawing.format_interval(low, high)
+        ends = drawing.format_interval(float(self.low[index]), float(self.high[index]))
         return f"{drawing.format_number(float(self.value[index]))}{ends}"
 
     @property

@@ -56,10 +56,10 @@ def _environment_differences(comparison: Comparison, a: Provenance, b: Provenanc
             yield Difference(name, *values)
 
 
-def _values(provenance: Provenance) -> Mapping[str, str]:
+def _values(run_provenance: Provenance) -> Mapping[str, str]:
     """The value of each field, or all its values if results were computed in several ways."""
     fields: dict[str, dict[str, None]] = {}
-    for way in provenance.ways:
+    for way in run_provenance.ways:
         for name, value in way.fields.items():
             fields.setdefault(name, {})[value] = None
     return {name: " and ".join(values) for name, values in fields.items()}

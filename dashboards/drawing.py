@@ -224,8 +224,10 @@ def remove_y_axis(axes: Axes) -> None:
 
 
 def format_interval(low: float | None, high: float | None) -> str:
-    """An interval as text that follows its estimate; empty without both ends."""
-    return "" if low is None or high is None else f" [{format_number(low)}, {format_number(high)}]"
+    """An interval as text that follows its estimate; empty without both ends, which are None or NaN if unknown."""
+    if low is None or high is None or math.isnan(low) or math.isnan(high):
+        return ""
+    return f" [{format_number(low)}, {format_number(high)}]"
 
 
 def set_log_y_axis(axes: Axes, wide: bool = False) -> None:

@@ -56,7 +56,7 @@ def height(entries: int, column_count: int = 2) -> float:
 
 
 def add_above(figure: Figure, entries: Sequence[Artist], column_count: int = 2) -> None:
-    """Add the entries in the upper left corner of the figure, in `beside` columns."""
+    """Add the entries in the upper left corner of the figure, in `column_count` columns."""
     figure.legend(
         handles=list(entries), loc="upper left", ncols=column_count, bbox_to_anchor=(0, 1), borderaxespad=0.1,
         columnspacing=1.2,

@@ -25,7 +25,7 @@ def number(value: Any) -> Markup:
 
 
 def _data_element(value: Any, text: str) -> Markup:
-    """The rounded text `read` in a `<data>` element that also has all digits; empty if the text is empty."""
+    """The rounded text `text` in a `<data>` element that also has all digits; empty if the text is empty."""
     return Markup('<data value="{0}" title="{0}">{1}</data>').format(repr(value), text) if text else Markup("")
 
 

@@ -272,11 +272,8 @@ def _notices(run_provenance: Provenance) -> Iterator[str]:
         for way in run_provenance.ways[:STRATEGIES]:
             fields = ", ".join(f"{name} {way.fields.get(name, 'not recorded')}" for name in run_provenance.differing)
             parts.append(f"{format_count(way.jobs, 'job')} with {fields}")
-        parts += (
-            [f"{len(run_provenance.ways) - STRATEGIES} more, listed under Environment"]
-            if len(run_provenance.ways) > STRATEGIES
-            else []
-        )
+        if len(run_provenance.ways) > STRATEGIES:
+            parts.append(f"{len(run_provenance.ways) - STRATEGIES} more, listed under Environment")
         yield f"These results were computed in {len(run_provenance.ways)} ways: {'; '.join(parts)}."
     if run_provenance.unread:
         yield f"{format_count(run_provenance.unread, 'stored result')} cannot be read; `engram verify` lists them."

@@ -113,7 +113,7 @@ def notice(search: SearchResults, state: str) -> str:
     next_step = f"`engram search --resume {search.name}` continues it"
     if state == "running":
         next_step = "The search was active when this page was drawn"
-    return f"This search is not finished: {search.made} of {search.planned} trials are made. {next_step}."
+    return f"This search is not finished: {search.made} of {search.planned} trials are done. {next_step}."
 
 
 def _trial(run: Run, search: SearchResults, row: Row) -> Trial:

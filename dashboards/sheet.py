@@ -39,7 +39,7 @@ def remaining_height(notices: int, texts: Iterable[Iterable[str]], details: Deta
 
 
 def row_count(height: float, least_rows: int) -> int:
-    """The number of rows of audited items that fit into this height, and at least `least`."""
+    """The number of rows of audited items that fit into this height, and at least `least_rows`."""
     return max(least_rows, int(height // ROW))
 
 

@@ -56,7 +56,7 @@ def badge(answer: str, meaning: Meaning) -> Markup:
 
 
 def glyph(*rows: Row | None, neighbours: Sequence[Row] = ()) -> Markup:
-    """Draw the rows below one another, on one scale that also has room for the rows `beside`.
+    """Draw the rows below one another, on one scale that also has room for the rows `neighbours`.
 
     Empty if the rows have fewer than two distinct numbers. Hidden from screen readers, since the
     numbers are in the table.

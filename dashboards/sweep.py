@@ -144,12 +144,12 @@ def _align_cells(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
         for cell in cells:
             all_names |= dict.fromkeys(cell.rows)
         return list(cells), list(all_names)[:MOST]
-    names = {name: _common_name([_carrying_row(cell, name, carried) for cell in cells]) for name in carried}
+    row_names = [{name: _carrying_row(cell, name, carried) for name in carried} for cell in cells]
+    names = {name: _common_name([of_cell[name] for of_cell in row_names]) for name in carried}
     aligned = []
-    for cell in cells:
+    for cell, of_cell in zip(cells, row_names, strict=True):
         rows = dict(cell.rows)
-        for name in carried:
-            row_name = _carrying_row(cell, name, carried)
+        for name, row_name in of_cell.items():
             if row_name in cell.rows:
                 rows[names[name]] = cell.rows[row_name]
         aligned.append(replace(cell, rows=rows))

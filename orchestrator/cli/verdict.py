@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orchestrator.runs.report import Report
     from tasks.contract.verdict import Tone
 
-CHANGED = re.compile(r"(is|are) not (the one|those) that (was|were) pinned|(expected|has) digest")  # in errors of jobs
+CHANGED = re.compile(r"(is|are) not (the one|those) that (was|were) pinned")  # in errors of jobs
 LISTED = 20  # failures, or cells of a sweep, that are shown
 FIRST = 5  # rows of a summary that are shown at a run's end
 STYLES: Mapping[Tone, str] = {"accused": "bold red", "cleared": "bold green", "open": "bold yellow"}
@@ -166,7 +166,7 @@ def failures(failed: Iterable[tuple[str, str, str]]) -> None:
 
 
 def _advice(failed: Iterable[tuple[str, str, str]], command: str) -> str:
-    """The next step after failed jobs; `again` is the command that repeats them.
+    """The next step after failed jobs; `command` is the command that repeats them.
 
     Repeating does not help if a file or data set has changed: a run uses the content that it was started with.
     """

@@ -61,7 +61,7 @@ CONTROLS = (
         "the model was tested against attribute and membership inference (i), exfiltration (ii), regurgitation (iii), "
         "model inversion (iv) and reconstruction (v)",
         ALL,
-        "Question; Rule",
+        "Question; Rule and statistics",
         "list and numbers in summaries by third parties",
     ),
     Control(
@@ -187,7 +187,7 @@ def format_tables(attacks: Mapping[str, Sequence[Attack]]) -> Iterator[str]:
     yield from (CAVEAT, "", "| audit | tries |", "|---|---|")
     for audit, tried in attacks.items():
         yield f"| `{audit}` | {', '.join(attack.value for attack in tried)} |"
-    yield from ("", "| control | asks | audits | field of the certificate | looked up |", "|---|---|---|---|---|")
+    yield from ("", "| control | asks | audits | part of the report | looked up |", "|---|---|---|---|---|")
     for control in CONTROLS:
         speaking = [f"`{audit}`" for audit, tried in attacks.items() if control in controls_of(tried)]
         audits = "all" if len(speaking) == len(attacks) else ", ".join(speaking)

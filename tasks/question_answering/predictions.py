@@ -117,7 +117,7 @@ class Predictions:
         digest = digest_of(RULE, [file_digest.encode() for file_digest in digests])
         if self.digest not in ("", digest):
             raise FileError(
-                f"predictions {self.path!r} differ from the pinned ones: expected digest {self.digest}, got {digest}"
+                f"predictions {self.path!r} are not those that were pinned: expected digest {self.digest}, got {digest}"
             )
         return digest
 

@@ -148,7 +148,7 @@ def test_unfinished_search_has_a_notice(searched: Made, tmp_path: Path) -> None:
     search = {name: value for name, value in journal(made).about()["search"].items() if name != "recommendation"}
     rewritten(made, own, search=search)
     said = pages.words(pages.draw(run_of(made)))
-    assert "This search is not finished: 3 of 4 trials are made" in said
+    assert "This search is not finished: 3 of 4 trials are done" in said
     assert "There is no answer yet." in said
     assert "refused: wide is on; <b>no</b>" in said
     assert "stopped early at epoch 2" in said

@@ -130,15 +130,10 @@ def _describe_points(curve: Power) -> Iterator[str]:
     for index, share in enumerate(curve.share.tolist()):
         label = "False alarms without D_Q" if share == 0 else f"With {format_percent(share)}"
         words = f"{label}: {curve.detected[index]} of {curve.models[index]}"
-        words += format_interval(curve.power_low[index], curve.power_high[index])
-        interval = format_interval(curve.low[index], curve.high[index])
+        words += drawing.format_interval(curve.power_low[index], curve.power_high[index])
+        interval = drawing.format_interval(curve.low[index], curve.high[index])
         words += f", effect {drawing.format_number(float(curve.effect[index]))}{interval}"
         yield f"{words}."
-
-
-def format_interval(low: float, high: float) -> str:
-    """An interval in words; empty if it is unknown."""
-    return "" if np.isnan(low) or np.isnan(high) else drawing.format_interval(float(low), float(high))
 
 
 def format_percent(share: float) -> str:

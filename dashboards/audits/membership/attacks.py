@@ -45,7 +45,7 @@ def _over_targets(table: pa.Table, across: str, up: str) -> dict[str, Curve]:
 
 
 def positive(full_curve: Curve, lower_end: float) -> Curve:
-    """Restrict a curve and its intervals to values of at least `least`, for a logarithmic axis."""
+    """Restrict a curve and its intervals to values of at least `lower_end`, for a logarithmic axis."""
     is_drawn = full_curve.value >= lower_end
     low = np.maximum(full_curve.low, lower_end)
     return Curve(
@@ -63,7 +63,7 @@ def roc(table: pa.Table) -> Figure | None:
     curves = _over_targets(table, "nominal", "tpr")
     if not curves:
         return None
-    lower_end = min(float(drawable.places[0]) for drawable in curves.values())
+    lower_end = min(float(full_curve.places[0]) for full_curve in curves.values())
     drawable = {name: positive(full_curve, lower_end / 3) for name, full_curve in curves.items()}
     box = layout.wide_box(0.55, PANEL)
     layers = [curve(full_curve, LOOKS[name], marked=0) for name, full_curve in drawable.items()]

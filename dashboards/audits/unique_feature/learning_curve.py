@@ -37,7 +37,7 @@ class LearningCurves:
         return len(self.names)
 
     def lined(self, count: int) -> NDArray[np.int64]:
-        """At most `most` of the models, evenly spaced, which get their own lines."""
+        """At most `count` of the models, evenly spaced, which get their own lines."""
         return np.unique(np.linspace(0, self.models - 1, min(count, self.models)).astype(np.int64))
 
 

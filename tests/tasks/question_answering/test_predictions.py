@@ -136,7 +136,7 @@ def test_digest_depends_only_on_content(tmp_path: Path, monkeypatch: pytest.Monk
     put(tmp_path / "one", train={"a": "other", "b": ""})
     assert first.digest != Predictions("one").pin({}).digest
     for act in (lambda: first.pin({}), first.contents):
-        with pytest.raises(FileError, match="differ from the pinned ones"):
+        with pytest.raises(FileError, match="are not those that were pinned"):
             act()
     with pytest.raises(ValueError, match="have no digest yet"):
         Predictions("one").identity()
