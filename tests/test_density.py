@@ -74,7 +74,7 @@ def test_a_failed_fold_ends_the_run_without_a_summary_unless_it_is_tolerated(her
 
     said = here(*OWN, "measures=scores", "--tolerate", "1", code=3).stdout
     assert "an observation has 5 models or more of the 6 planned" in said
-    assert "The training on all data is missing" not in said
+    assert "The model of all data is missing" not in said
     planned, found = roots(here, ended["run"])
     assert planned.keys() == found.keys()
     for name in ("summary", "scores", "distribution", "losses", "fits"):

@@ -100,6 +100,7 @@ def table(here: Here, name: str, ids: Sequence[str], embeddings: Any) -> str:
 def test_an_encoder_that_remembers_its_training_pictures_is_called_memorised(here: Here) -> None:
     text = " ".join(here(*RUN, "given.model=remembering.pt", "given.reference=reference.pt").stdout.split())
     assert "Memorised: from a part of an image without its object, the encoder names the object of 100.0 %" in text
+    assert "% of held-out images; the given reference names" in text
     assert score(here, "given.model=remembering.pt")["p_value"] == 0.0005
 
 

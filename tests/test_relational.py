@@ -77,6 +77,7 @@ def test_a_toy_that_remembers_its_training_answers_is_called_memorised(here: Her
     said = here(*RUN, *ASKED, given).stdout
     assert "Memorised: with digits removed from the contexts, relational m is 0.9" in said
     assert "the model answers 100.0 % of training questions" in said
+    assert "and 0.0 % of held-out ones" in said
     assert 0.95 < float(said.split("relational m is ")[1].split()[0]) < 1  # minus the value of common answers
 
 
@@ -102,6 +103,7 @@ def test_a_toy_that_guesses_is_not(here: Here) -> None:
 def test_a_toy_that_says_one_thing_of_all_that_it_cannot_read_is_not_assessable(here: Here) -> None:
     said = here(*RUN, *ASKED, answered(here, "fixed", "facts", reads, *ASKED)).stdout
     assert "Not assessable: with digits removed from the contexts, " in said
+    assert "the model answers 0.0 % of training questions" in said
     assert "the most common answer to corrupted contexts exceeds its share of the reference answers by 100" in said
 
 

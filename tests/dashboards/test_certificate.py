@@ -53,6 +53,7 @@ def test_second_page_has_rule_published_score_and_controls(smoke: Run, opened: P
     assert len(cases) > 2
     for text in (*cases, published, describe_controls([Attack.MEMBERSHIP])):
         assert text in rule
+    assert "This score does not affect the answer." in rule
 
 
 def test_mask_note_needs_a_mask(smoke: Run, drawn: Path) -> None:

@@ -174,7 +174,7 @@ def test_figure_has_text_alternative_and_utility_limit(made: Made) -> None:
     assert "Winner, fresh seeds, trial 1: memory 0.4" in figure.alt
     for words in ("memory, nats (lower is better)", "skill, share", "lowest acceptable utility", "on the front"):
         assert words in figure.svg
-    assert "Hollow marks: audited again with fresh seeds." in figure.caption
+    assert "Hollow marks: audited again with fresh seeds. They decide the answer" in figure.caption
 
 
 def test_axes_point_towards_better_values(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,8 @@ def test_it_is_not_compared_and_takes_no_options_of_runs_when_it_goes_on(searche
     assert f"{searched.name} is a search; compare two of its runs" in said
     for option, *value in (("--stop-after", "1h"), ("--same-code",)):
         said = engram(searched)("resume", searched.name, option, *value, code=2).stderr
-        assert said.startswith(f"engram: {option} is not an option of searches, and {searched.name} is a search: ")
+        refusal = f"{option} is not an option of searches, and {searched.name} is a search: see engram search --help"
+        assert said == f"engram: {refusal}\n"
 
 
 def test_resume_goes_on_with_a_search_and_trains_nothing_anew(searched: Made, tmp_path: Path, ray_cluster: Any) -> None:

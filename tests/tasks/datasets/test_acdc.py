@@ -182,7 +182,8 @@ def test_an_absent_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path: 
     [
         (
             None,
-            "does not exist; ACDC does not include field strengths: write this file with the columns patient and tesla",
+            "does not exist; ACDC does not include field strengths: write this file with the columns patient and "
+            "tesla, 1.5 or 3 for each patient",
         ),
         ("id,tesla\n1,3\n", "has the columns ['id', 'tesla']; expected patient and tesla"),
         ("patient,tesla\n1,1.5\n3,3\n", "lacks patient002 of "),
@@ -220,7 +221,10 @@ def test_a_patient_without_a_known_group_is_refused(root: Path, info: bytes | No
 def test_an_absent_or_a_second_file_or_folder_is_refused(root: Path) -> None:
     folder = root / "acdc" / "training" / "patient002"
     shutil.copytree(folder, folder.with_name("patient2"))
-    assert "are both of patient 2" in refused()
+    said = refused()
+    assert "are both of patient 2" in said
+    assert str(folder) in said
+    assert str(folder.with_name("patient2")) in said
     shutil.rmtree(folder.with_name("patient2"))
     (folder / "patient002_4d.nii.gz").unlink()
     assert "patient002_4d.nii.gz does not exist; expected one file of that name per patient" in refused()

@@ -105,7 +105,10 @@ def test_missing_hub_model_is_refused_with_command(tmp_path: Path, monkeypatch: 
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match=r"t5-small is not in the cache of the hub.*: hf download t5-small"):
+    with pytest.raises(
+        ModelError,
+        match=r"t5-small is not in the cache of the hub, and this tool downloads nothing.*: hf download t5-small",
+    ):
         LanguageModel("hub:t5-small").pin({})
 
 

@@ -136,7 +136,7 @@ def test_sentence_on_all_images_follows_its_rule() -> None:
 
 def test_unknown_rows_are_not_described() -> None:
     for rows in ((called(3), beyond(), found()), (called(3), beyond(), gap(None, None, None, None), found())):
-        assert "generalisation gap" not in said(*rows)
+        assert "Generalisation gap" not in said(*rows)
     assert "of the gap" not in said(called(), beyond(), gap(None, None, None, None, 0), found())
     some = row(row_name(OF_CALLED, statistic="highest"), 9.0)
     assert "matched-count M" not in said(called(3), beyond(), NONE, found(), some)

@@ -233,8 +233,10 @@ def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_
         TABLES
         not in said(*target("table.csv", *CLEARED), config=with_settings(TABLE1, audited=given_tables.audited)).limits
     )
-    first, *_ = certified(*target("table.csv", *CLEARED), tried, config=given_tables).steps
+    first, second, third = certified(*target("table.csv", *CLEARED), tried, config=given_tables).steps
     assert first.startswith("Bind the table to the model in use")
+    assert "given.models=" in second
+    assert "partial=" in third
 
 
 def test_several_that_are_accused_are_told_to_share_one_draw() -> None:

@@ -215,7 +215,11 @@ def test_comparable_model_is_judged_by_its_lead(
     page, first = certificate(config, table, said), effect(config, table)
     (finding,) = page.findings
     assert finding.answer == answer
-    assert (finding.line is None) == (answer == "not assessable")
+    if answer == "not assessable":
+        assert finding.line is None
+    else:
+        assert finding.line is not None
+        assert (finding.line.estimate, finding.line.null) == (pytest.approx(12.5), 0.0)
     golden(finding.sentence, "finding.sentence")
     rule_key = f"test_comparable_model_is_judged_by_its_lead: rule of {score}"
     golden.compare("tasks/audits/membership/test_given.yaml", rule_key, page.rule)

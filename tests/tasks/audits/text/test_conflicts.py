@@ -83,7 +83,7 @@ def test_conflicts_of_insertions(settings: dict[str, Any], message: str) -> None
         (("uuids",), "expected uuid4, md5, sha1, sha256 or a pattern"),
         (("id-{number}-{hex:8}",), "Remove {number}"),
         (("uuid4", "uuid4"), "expected each format once"),
-        (("{digits:1}",), "no single one of"),
+        (("{digits:1}",), "could be found at level="),
     ],
 )
 def test_conflicts_of_identifiers(formats: tuple[str, ...], message: str) -> None:

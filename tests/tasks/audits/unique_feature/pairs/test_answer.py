@@ -291,7 +291,7 @@ def test_bets_alone_accuse_a_run_that_ends_once_it_is_decided(golden: Golden) ->
     assert said.answer == "memorised"
     assert said.rows[0][0] == BETS
     golden(said.sentence)
-    assert "train at least" not in said.sentence
+    assert "an answer needs at least" not in said.sentence
     golden(said.limits, "said.limits")
 
 

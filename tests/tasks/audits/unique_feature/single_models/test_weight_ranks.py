@@ -81,7 +81,7 @@ def test_a_glyph_that_shifted_the_first_layer_is_memorised_by_its_rank_among_all
     assert said.answer == "memorised"
     assert "by the weights of the first layer its place is" in said.sentence
     assert "pixels that are blank in most other images" in said.limits
-    assert "references" not in said.limits
+    assert "reference models" not in said.limits
 
 
 def test_clean_model_calls_glyphs_at_the_level(files: dict[str, ModelFile]) -> None:
