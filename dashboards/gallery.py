@@ -112,6 +112,11 @@ def encode_png(image: Pixels) -> bytes:
     return buffer.getvalue()
 
 
+def describe_withheld(subject: str, reason: str = "are your own data", option: str = "--show-images") -> str:
+    """State that a page leaves out `subject`, such as images of a data set, and how to add them."""
+    return f"{subject} {reason}. {option} adds them to the page."
+
+
 def record_gallery(run: Run, show_images: bool) -> Gallery | None:
     """The first records of each set; None if the audit has no probes, or its data are not records.
 
@@ -123,8 +128,7 @@ def record_gallery(run: Run, show_images: bool) -> Gallery | None:
     if handout is None or not names:
         return None
     if not show_images:
-        yours = f"Records of {', '.join(names)} are your own data. --show-images adds them to the page."
-        return Gallery(CAPTION, False, yours, title=TITLE)
+        return Gallery(CAPTION, False, describe_withheld(f"Records of {', '.join(names)}"), title=TITLE)
     if run.private_config is None:
         changed = "The records cannot be shown: the audit has changed since the run was created."
         return Gallery(CAPTION, False, changed, title=TITLE)

@@ -73,7 +73,7 @@ def test_a_failed_fold_ends_the_run_without_a_summary_unless_it_is_tolerated(her
     )
 
     said = here(*OWN, "measures=scores", "--tolerate", "1", code=3).stdout
-    assert "an observation has 5 models or more of the 6 planned" in said
+    assert "the image with the fewest models has 5 of the 6 planned" in said
     assert "The model of all data is missing" not in said
     planned, found = roots(here, ended["run"])
     assert planned.keys() == found.keys()
@@ -108,7 +108,7 @@ def test_without_the_model_of_all_data_there_are_no_neighbours_and_all_the_rest(
     asked = (*OWN, "measures=scores,outliers,neighbours")
     assert here.json(*asked, code=3)["state"] == "failed"
     said = here(*asked, "--tolerate", "1", code=3).stdout
-    assert "The training on all data is missing" in said
+    assert "The model of all data is missing" in said
     assert "Some trainings are missing" not in said
     planned, found = roots(here, here.json("status")["run"])
     assert {"neighbours", "ratios"} == planned.keys() - found.keys()
@@ -127,7 +127,7 @@ def test_pictures_of_ones_own_are_audited_and_shown_when_asked_for_alone(here: H
     assert len(read(here, ended["run"], "scores")) == 32
     folder = here.folder / "engram-store" / "runs" / ended["run"]
     page = (folder / "report.html").read_text()
-    assert "are yours and are not shown unless asked for with --show-images" in page
+    assert "are your own data. --show-images adds them to the page." in page
     assert "data:image" not in page
     here("report", ended["run"], "--show-images")
     assert (folder / "report-with-images.html").read_text().count("data:image") > 15
@@ -190,5 +190,5 @@ def test_a_sweep_is_drawn_together_and_two_of_its_cells_are_compared(here: Here)
     said = here("compare", first, second, "--out", "both.html").stdout
     difference = ["config", "question.training.learning_rate", "0.01", "0.001"]
     assert difference in [line.split() for line in said.splitlines()]
-    assert said.count("over 2 random partitions into 3 folds") == 2
+    assert said.count("; 2 random partitions into 3 folds;") == 2
     assert "generalisation gap of log p" in (here.folder / "both.html").read_text()

@@ -82,7 +82,7 @@ def shares(rows: Sequence[Mapping[str, Any]], metric: str = "share of D_Q held")
     ("lost", "models", "says"),
     [
         ([("target", 1, 1)], {"D_C": 2, "D_C + D_Q": 1}, "D_C + D_Q is "),
-        ([("target", 1, 0), ("target", 1, 1)], {"D_C": 2}, "D_C + D_Q is undecided: no model of it has answered"),
+        ([("target", 1, 0), ("target", 1, 1)], {"D_C": 2}, "D_C + D_Q is undecided: there are no answers of the model"),
         ([("query", None, 0), ("query", None, 1)], {"D_C": 2, "D_C + D_Q": 2}, "D_C + D_Q is "),
         ([("calibration", None, 0), ("calibration", None, 1)], {"D_C": 2, "D_C + D_Q": 2}, "Not assessable: "),
     ],
@@ -107,7 +107,7 @@ def test_missing_replicates_are_told_by_the_number_of_models(
 @pytest.mark.slow
 def test_of_one_replicate_nobody_is_cleared_and_it_is_said_why(here: Here) -> None:
     run = here(*RUN, "replicates=1", "targets=D_C").stdout
-    assert "too few models to see how they vary" in run
+    assert "too few models show how effects vary" in run
     (name,) = {path.name for path in (here.folder / "engram-store" / "runs").glob("[!.]*") if path.is_dir()}
     (row,) = read(here.folder, name, "decisions")
     assert (row["models"], row["share"], row["effect_low"], row["decision"]) == (1, None, None, "undecided")
@@ -127,7 +127,10 @@ def owner(here: Here) -> Owner:
     """A model trained on what an auditor's probes show, and asked about them as a picture's file has them."""
     said = here("probes", "forgetting", "--preset", "smoke", "scale=tiny", "--out", "probes").stdout
     assert "132 images in probes, in 1 set: pictures-" in said  # a tenth of them twice
-    assert "split of the data (keep it private): probes-split.csv\nWarning: which pictures " in said
+    assert (
+        "split of the data (keep it private): probes-split.csv\nWarning: the run's seed alone determines which images are D_Q"
+        in said
+    )
     with (here.folder / "probes" / "images.csv").open(newline="") as file:
         names = [row["image"] for row in csv.DictReader(file)]
     pixels = np.stack([np.asarray(Image.open(here.folder / "probes" / name)) for name in names])

@@ -242,8 +242,8 @@ def test_references_are_trained_here_and_the_encoder_has_a_rank_among_them(here:
     models = [json.loads(row["setting"])["model"] for row in found if row["metric"] == "accuracy gain"]
     assert models == ["target", "reference", "reference 2", "reference 3"]
     text = said(here, *settings, reference=None)
-    assert "a reference that was trained here, on neither" in text
-    assert "it is number 1 of 4 models, the others references (p = 0.25)" in text
+    assert "of held-out images; a reference that was trained here names" in text
+    assert "the encoder ranks 1 of 4 models; the other models are references (p = 0.25)" in text
 
 
 @pytest.mark.parametrize(

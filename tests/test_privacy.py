@@ -71,7 +71,7 @@ def test_what_is_passed_on_of_a_run_has_the_pattern_of_the_words_and_no_folder(e
     assert "single training image with the words '<5 and 4 letters>' makes its label" in page
     assert shlex.quote("feature=words:<5 and 4 letters>") in page
     assert " question.data=folder:scans " in page
-    assert "Images of folder:scans are yours and are not shown unless asked for" in page
+    assert "Images of folder:scans are your own data. --show-images adds them to the page." in page
     (tracked_run,) = tracked(client(f"sqlite:///{engram.folder}/engram-store/mlflow/mlflow.db"))
     assert tracked_run.data.params["feature.words"] == "<5 and 4 letters>"
     assert tracked_run.data.params["question.data"].startswith("folder:scans@")

@@ -132,7 +132,7 @@ def test_the_public_page_has_no_text_of_ones_own_records_and_the_private_one_has
     page = Path(report["report"])
     public = page.with_name("report.html")
     assert page.name == "report-with-images.html"
-    note = "Texts of records:asked.jsonl are private. Pass --show-texts to show them."
+    note = "Texts of records:asked.jsonl are your own data. --show-texts adds them to the page."
     assert note in words(public)
     assert note not in words(page)
     assert "Memorised: " in words(public)

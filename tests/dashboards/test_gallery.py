@@ -102,7 +102,7 @@ def test_public_images_with_private_name_are_hidden(store: Store) -> None:
     config = made.embedded(feature=Words("JD", size=6))
     hidden = shown(store, config)
     assert (hidden.shown, hidden.pictures) == (False, ())
-    assert "Images of digits carry a feature of yours and are not shown unless asked for" in hidden.note
+    assert "Images of digits show your own feature. --show-images adds them to the page." in hidden.note
     assert len(shown(store, config, show_images=True).pictures) == 5 + 9
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dashboards import drawing
 from dashboards.audits.deja_vu.attacks import NULL
 from dashboards.columns import with_columns
-from dashboards.gallery import Gallery, Item, Picture, Pixels, Strip, encode_png, error_reason
+from dashboards.gallery import Gallery, Item, Picture, Pixels, Strip, describe_withheld, encode_png, error_reason
 from dashboards.run import Run
 from tasks.audits.deja_vu.attack import attack
 from tasks.audits.deja_vu.config import DejaVu
@@ -62,8 +62,8 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
         f"{kind.capitalize()}: {', '.join(layers[0]['id'] for layers in of_kind)}." for kind, of_kind in rows.items()
     )
     if not (show_images or is_embedded(config.data.name)):
-        hidden = f"Images of {config.data.named().name} are private; use --show-images to show them"
-        return Gallery(caption, False, f"{hidden}. {ids}", title=TITLE)
+        hidden = describe_withheld(f"Images of {config.data.named().name}")
+        return Gallery(caption, False, f"{hidden} {ids}", title=TITLE)
     try:
         return Gallery(caption, True, "", items=tuple(items(config, rows)), title=TITLE)
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dashboards.audits.deja_vu.pictures import LONGEST, MODELS, picture_and_crop
 from dashboards.columns import with_columns
-from dashboards.gallery import Gallery, Item, Picture, Strip, encode_png, error_reason
+from dashboards.gallery import Gallery, Item, Picture, Strip, describe_withheld, encode_png, error_reason
 from dashboards.run import Run
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.measures.inferences import OTHER
@@ -46,9 +46,8 @@ def reconstruction(run: Run, show_images: bool) -> Gallery | None:
         return Gallery(CAPTION, False, changed, title=TITLE)
     ids = " ".join(f"{KINDS[kind]}: {', '.join(pair[0]['id'] for pair in found)}." for kind, found in kinds.items())
     if not (show_images or is_embedded(config.data.name)):
-        data = config.data.named().name
-        hidden = f"Reconstructions of {data} are private; use --show-images to show them"
-        return Gallery(CAPTION, False, f"{hidden}. {ids}", title=TITLE)
+        hidden = describe_withheld(f"Reconstructions of {config.data.named().name}")
+        return Gallery(CAPTION, False, f"{hidden} {ids}", title=TITLE)
     try:
         return Gallery(CAPTION, True, "", items=tuple(items(config, kinds)), title=TITLE)
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them

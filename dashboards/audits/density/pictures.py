@@ -13,7 +13,7 @@ from dashboards import drawing
 from dashboards.audits.density.observations import KINDS, Observations
 from dashboards.audits.density.outliers import example_bins
 from dashboards.columns import integers, numbers, with_columns
-from dashboards.gallery import Gallery, Picture, Pixels, encode_png, error_reason
+from dashboards.gallery import Gallery, Picture, Pixels, describe_withheld, encode_png, error_reason
 from dashboards.run import Run
 from orchestrator.errors import StoreError
 from orchestrator.store import stored_keys
@@ -46,8 +46,8 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     places = " ".join(f"{NAMES[name]}: {', '.join(str(seen.rows[at]) for at in of)}." for name, of in groups.items())
     rows = f"Rows of observations. {places}"
     if not (show_images or is_embedded(data.name)):
-        hidden = f"Images of {data.named().name} are private; use --show-images to show them"
-        return Gallery(CAPTION, False, f"{hidden}. {rows}")
+        hidden = describe_withheld(f"Images of {data.named().name}")
+        return Gallery(CAPTION, False, f"{hidden} {rows}")
     try:
         return Gallery(CAPTION, True, "", tuple(_measured_pictures(run, config.question, seen, groups)))
     except (ValueError, OSError, IndexError, StoreError) as error:  # DatasetError among them

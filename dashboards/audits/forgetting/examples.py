@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dashboards.gallery import Gallery, Picture, encode_png, error_reason
+from dashboards.gallery import Gallery, Picture, describe_withheld, encode_png, error_reason
 from dashboards.run import Run
 from tasks.audits.forgetting.config import Forgetting
 from tasks.datasets.catalog import is_embedded, load
@@ -42,7 +42,7 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
 
 def _withheld_note(name: str, part: Part, examples: list[Row]) -> str:
     rows = ", ".join(str(row["row"]) for row in examples if row["part"] == name)
-    note = f"Images of {part.data.named().name} are yours; --show-images shows them."
+    note = describe_withheld(f"Images of {part.data.named().name}")
     return f"{PARTS[name]}: {note} Their rows, class by class: {rows}."
 
 

@@ -11,7 +11,7 @@ from dashboards import drawing, layout, legend
 from dashboards.audits.membership.attacks import LOOKS
 from dashboards.chart import Axis, Chart, Facet, Figure, Panel, facet_panels, histogram, line, upright
 from dashboards.columns import integers, numbers, texts, with_columns
-from dashboards.gallery import Gallery, Picture, encode_png, error_reason
+from dashboards.gallery import Gallery, Picture, describe_withheld, encode_png, error_reason
 from dashboards.run import Run
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.image_parts import record_part
@@ -102,8 +102,8 @@ def record_gallery(table: pa.Table, run: Run, show_images: bool) -> Gallery | No
     )
     data = config.data
     if not (show_images or is_embedded(data.name)):
-        hidden = f"Images of {data.named().name} are private. Pass --show-images to show them"
-        return Gallery(CAPTION, False, f"{hidden}. Rows of the records: {words}")
+        hidden = describe_withheld(f"Images of {data.named().name}")
+        return Gallery(CAPTION, False, f"{hidden} Rows of the records: {words}")
 
     def draw() -> Iterator[Picture]:
         images = load(record_part(config).data)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dashboards.gallery import Gallery, Record, error_reason, format_field
+from dashboards.gallery import Gallery, Record, describe_withheld, error_reason, format_field
 from dashboards.run import Run
 from orchestrator.errors import StoreError
 from orchestrator.store import stored_keys
@@ -39,9 +39,10 @@ def examples(run: Run, show_images: bool) -> Gallery | None:
     if not (show_images or is_embedded(question.data.name)):
         count = correct_answers.filter(pc.field("split") == "train").num_rows
         ids = ", ".join(correct_answers.filter(pc.field("split") == "train")["id"].slice(0, EACH).to_pylist())
+        withheld = describe_withheld(f"Texts of {question.data.named().name}", option="--show-texts")
         yours = (
-            f"Texts of {question.data.named().name} are private. Pass --show-texts to show them. {count:,} training "
-            f"questions are answered correctly on a corrupted context{': ' + ids if ids else ''}."
+            f"{withheld} {count:,} training questions are answered correctly on a corrupted "
+            f"context{': ' + ids if ids else ''}."
         )
         return Gallery(CAPTION, False, yours, title=TITLE)
     try:

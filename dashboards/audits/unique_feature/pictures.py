@@ -9,7 +9,7 @@ import numpy as np
 from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import Pairs
 from dashboards.audits.unique_feature.read_out import drawn_canaries, read_out
-from dashboards.gallery import Gallery, Picture, encode_png, error_reason
+from dashboards.gallery import Gallery, Picture, describe_withheld, encode_png, error_reason
 from dashboards.run import Run
 from orchestrator.inspection.disclosure import is_private
 from tasks.audits.unique_feature import UniqueFeature
@@ -88,8 +88,8 @@ def _are_public(config: UniqueFeature, data: Dataset) -> bool:
 
 
 def _hidden_note(data: Dataset) -> str:
-    reason = "carry a feature of yours" if is_embedded(data.name) else "are yours"
-    return f"Images of {data.named().name} {reason} and are not shown unless asked for with --show-images."
+    reason = "show your own feature" if is_embedded(data.name) else "are your own data"
+    return describe_withheld(f"Images of {data.named().name}", reason)
 
 
 def _canary_pictures(

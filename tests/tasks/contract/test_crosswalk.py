@@ -19,7 +19,7 @@ def test_an_audit_speaks_to_the_controls_that_are_about_an_attack_it_tries() -> 
 def test_a_control_is_listed_once_and_says_where_it_was_read_or_that_it_was_not() -> None:
     lines = list(format_tables({"toy": [Attack.EXTRACTION], "other": [Attack.MEMBERSHIP]}))
     assert len({(control.source, control.paragraph) for control in CONTROLS}) == len(CONTROLS)
-    controls = lines[lines.index("| control | asks | audits | field of the certificate | looked up |") + 2 :]
+    controls = lines[lines.index("| control | asks | audits | part of the report | looked up |") + 2 :]
     assert [control.seen or "not looked up" for control in CONTROLS] == [
         line.split(" | ")[-1].removesuffix(" |") for line in controls
     ]
