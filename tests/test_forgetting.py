@@ -127,10 +127,8 @@ def owner(here: Here) -> Owner:
     """A model trained on what an auditor's probes show, and asked about them as a picture's file has them."""
     said = here("probes", "forgetting", "--preset", "smoke", "scale=tiny", "--out", "probes").stdout
     assert "132 images in probes, in 1 set: pictures-" in said  # a tenth of them twice
-    assert (
-        "split of the data (keep it private): probes-split.csv\nWarning: the run's seed alone determines which images are D_Q"
-        in said
-    )
+    warning = "Warning: the run's seed alone determines which images are D_Q"
+    assert f"split of the data (keep it private): probes-split.csv\n{warning}" in said
     with (here.folder / "probes" / "images.csv").open(newline="") as file:
         names = [row["image"] for row in csv.DictReader(file)]
     pixels = np.stack([np.asarray(Image.open(here.folder / "probes" / name)) for name in names])

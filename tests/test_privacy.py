@@ -126,7 +126,7 @@ def test_two_runs_about_names_of_one_pattern_differ_on_their_common_page(engram:
 
 @pytest.mark.slow
 def test_what_is_passed_on_of_a_density_has_no_folder_and_no_image(engram: Here) -> None:
-    fields = ("scale=tiny", "data=folder:ward-seven/scans", "examples=0", "epochs=1", "every=0")
+    fields = ("scale=tiny", "data=folder:ward-seven/scans", "examples=0", "epochs=1", "evaluation_interval=0")
     measures = "measures=scores,outliers,neighbours,duplicates"
     name = engram.json("run", "density", "--address", "none", *fields, measures)["run"]
     said = [each for each in passed_on(engram) if each[0] in ("report.html", name) or each[0].endswith(".parquet")]

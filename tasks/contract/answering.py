@@ -42,7 +42,7 @@ class Null:
     """A control run, whose configuration rules out memorisation.
 
     `remark(config)` is the verdict's last sentence and `notice` begins the certificate's finding; either may be empty.
-    `proper` are the settings of the actual audit ("unseen=false"), which the certificate recommends.
+    `proper` are the settings of the actual audit ("is_null=false"), which the certificate recommends.
     """
 
     holds: Callable[[Any], bool]

@@ -88,8 +88,10 @@ STEPS: Mapping[str, tuple[str, ...]] = {
         "Retrain without these data, or with a safeguard, and audit again.",
     ),
     "cleared": ("Keep this page with the files that it names. Audit again when the model or its data change.",),
-    "open": ("Draw no conclusion yet, neither guilt nor innocence. Audit more models or more data, as advised above.",),
+    "open": ("Draw no conclusion yet, neither guilt nor innocence. Audit more models or more data.",),
 }
+NO_CONCLUSION_YET = "Draw no conclusion yet."
+NOT_ENOUGH = "This evidence is not sufficient for an answer in either direction."
 
 
 def made_of(
@@ -138,6 +140,11 @@ def line_of(row: Mapping[str, Any] | None, caption: str = "", **more: Any) -> Nu
 def number_per_hundred(share: float) -> str:
     """Format a share as a number per hundred with two digits: 12 for 0.123."""
     return f"{float(f'{100 * share:.2g}') + 0.0:g}"  # + 0.0 turns -0 into 0
+
+
+def number_per_thousand(share: float) -> str:
+    """Format a share as a whole number per thousand: `about 3`, or `fewer than 1`."""
+    return f"about {1000 * share:.0f}" if 1000 * share >= 1 else "fewer than 1"
 
 
 def steps_of_null(answer: str, audit: str) -> tuple[str, ...]:

@@ -91,6 +91,11 @@ def name_of(row: Mapping[str, Any]) -> Name:
     return row["metric"], row["setting"]
 
 
+def names_of(*rows: Mapping[str, Any] | None) -> tuple[Name, ...]:
+    """Return the (metric, setting) of the rows that are not None."""
+    return tuple(name_of(row) for row in rows if row is not None)
+
+
 def index_rows(summary: pa.Table) -> dict[Name, Row]:
     """Return the rows of a summary by metric and setting; the first if several have the same."""
     rows: dict[Name, Row] = {}

@@ -160,11 +160,11 @@ def test_a_run_that_was_broken_off_is_as_far_as_it_came(tmp_path: Path) -> None:
         ("run('toys', tolerate='x')", "tolerate is 'x'; it must be a whole number"),
         ("run('toys', report=3)", "report is 3; it must be true or false"),
         ("run('toys', address=3)", "address is 3; it must be text"),
-        ("run('toys', store=3)", "store is 3; it must be the place of a store"),
+        ("run('toys', store=3)", "store is 3; it must be the path or URI of a store"),
         ("run('toys', observe=3)", "observe is 3; it must be a function of one event"),
         ("open(5)", "run is 5; it must be the name of a run, or the path of its folder or page"),
         ("open('')", "run is ''; it must be the name of a run"),
-        ("open('toys', store=b'here')", "store is b'here'; it must be the place of a store"),
+        ("open('toys', store=b'here')", "store is b'here'; it must be the path or URI of a store"),
         ("open('x' * 5000)", "there is no store at ./engram-store"),
     ],
 )

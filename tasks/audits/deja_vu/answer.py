@@ -20,8 +20,7 @@ from tasks.contract.ties import tie_rule
 from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided")},
-    NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
+    name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided", NOT_ASSESSABLE)
 }
 LEVEL = 0.025  # of the one-sided test
 UNLIKE = 0.01  # of the two-sided test of whether the reference distinguishes A from B
@@ -122,7 +121,7 @@ RULES = Rules[Evidence](
             lambda evidence: evidence.score["high"] < evidence.negligible,
             because=sentences.exclude_score,
             reasons=sentences.remarks,
-            steps=plain.OTHER_LAYERS,
+            steps=plain.advise_other_layers,
         ),
         undecided(because=sentences.admit_score, reasons=sentences.remarks, steps=plain.MORE_IMAGES),
     ),

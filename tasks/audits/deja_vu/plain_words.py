@@ -30,7 +30,6 @@ LIMIT_ACCESS = (
     "Assume that anyone who can query the model can learn which objects appear in the training images.",
     "Train for fewer epochs or release only the backbone (layers=0 audits it), then audit again.",
 )
-OTHER_LAYERS = ("Keep this page with the files that it names. Audit the other layers also: layers=0,1,2,3.",)
 MORE_IMAGES = ("Audit more images (per_class, attack_images), or train again with another seed.",)
 REPEATED_IMAGES = (
     "Repeat whole images among the crops (given.repeated_images=100, in engram probes and in the run), and audit the "
@@ -59,6 +58,12 @@ def explain_unlike_sets(_config: DejaVu, evidence: Evidence) -> str:
         f"{NO_CONCLUSION} Even a reference model names the objects of one set of images more often than those of the "
         "other. Either the two sets were not drawn in the same way, or the reference was trained on some of the images."
     )
+
+
+def advise_other_layers(config: DejaVu, _evidence: Evidence | None) -> tuple[str, ...]:
+    """The next steps if the audited layer does not memorise: the other layers of the projector may."""
+    layers = ",".join(str(layer) for layer in range(config.training.top + 1))
+    return (f"Keep this page with the files that it names. Audit the other layers also: layers={layers}.",)
 
 
 def draw_score(config: DejaVu, evidence: Evidence) -> NumberLine | None:
@@ -90,13 +95,15 @@ def draw_score(config: DejaVu, evidence: Evidence) -> NumberLine | None:
 def explain_score(config: DejaVu, evidence: Evidence) -> str:
     """The accuracies and their difference with its interval, without statistical terms."""
     score = evidence.score
-    low, high, size = (number_per_hundred(value) for value in (score["low"], score["high"], score["estimate"]))
+    comparative, sign = "larger", 1
+    if is_given(config) and score["estimate"] < 0:
+        comparative, sign = "smaller", -1
+    size = number_per_hundred(sign * score["estimate"])
+    low, high = (number_per_hundred(end) for end in sorted((sign * score["low"], sign * score["high"])))
     interval = f"95 % interval {low} to {high}; 0 would mean no memory"
     accuracies = {name: f"{number_per_hundred(share)} of 100" for name, share in evidence.accuracies.items()}
     view = f"Shown only {describe_view(config)},"
     if is_given(config):
-        comparative = "larger" if score["estimate"] >= 0 else "smaller"
-        size = size.removeprefix("-")
         return (
             f"{view} the model names the object in {accuracies[TARGET, 'A']} of its training images and in "
             f"{accuracies[TARGET, 'B']} held-out images; a reference model that was trained on neither does so in "

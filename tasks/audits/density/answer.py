@@ -36,8 +36,7 @@ from tasks.contract.ties import describe_ties, tie_rule
 from tasks.contract.verdict import ANSWERS, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("memorised", "not detected", "undecided")},
-    NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
+    name: ANSWERS[name] for name in ("memorised", "not detected", "undecided", NOT_ASSESSABLE)
 }
 
 

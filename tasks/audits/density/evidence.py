@@ -11,15 +11,7 @@ from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, LEA
 from tasks.audits.density.power import observation_resolution
 from tasks.audits.density.tail import LEVEL
 from tasks.contract.power import Resolution
-from tasks.contract.summaries import (
-    Name,
-    Row,
-    first_row,
-    index_rows,
-    name_of,
-    numerator,
-    row_name,
-)
+from tasks.contract.summaries import Name, Row, first_row, index_rows, names_of, numerator, row_name
 from tasks.contract.ties import most_tied
 
 CALLED = row_name("observations memorised", **{"false discoveries": LEVEL})
@@ -107,7 +99,7 @@ def read_evidence(config: Memorization, summary: pa.Table) -> Evidence | None:
         negligible=config.negligible,
         detectable=config.detectable,
         resolution=observation_resolution(config, called["n"]),
-        names=tuple(name_of(row) for row in decisive if row is not None),
+        names=names_of(*decisive),
         tied=most_tied(rows),
         background=Background(
             median_called=rows.get(row_name(OF_CALLED, statistic="median")),

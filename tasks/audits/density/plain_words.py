@@ -68,7 +68,7 @@ def explain_false_alarms(count: int) -> str:
     expected = LEVEL * count
     if expected < 1:
         return f"If nothing were memorised, at most about {100 * LEVEL:g} of 100 such audits would identify any image."
-    return f"On average, about {expected:.0f} of them at most are false alarms."
+    return f"On average, at most {expected:.0f} of them are false alarms."
 
 
 def explain_all_together(config: Memorization, evidence: Evidence) -> Iterator[str]:

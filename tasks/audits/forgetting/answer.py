@@ -19,8 +19,7 @@ from tasks.contract.summaries import Name, Row, index_rows
 from tasks.contract.verdict import ANSWERS, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("forgotten", "not forgotten", "undecided")},
-    NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
+    name: ANSWERS[name] for name in ("forgotten", "not forgotten", "undecided", NOT_ASSESSABLE)
 }
 
 

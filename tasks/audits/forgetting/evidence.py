@@ -15,10 +15,10 @@ from tasks.audits.forgetting.measures.recognition import PASSED
 from tasks.audits.forgetting.target_evidence import RecognitionTrial, TargetEvidence
 from tasks.contract.summaries import Estimate, Row, Rows, numerator, read_setting, select_rows
 from tasks.contract.ties import TIED
-from tasks.contract.verdict import Answer
+from tasks.contract.verdict import NOT_ASSESSABLE, Answer
 from tasks.worker.files import shorten_names
 
-ORDER: tuple[Answer, ...] = ("not forgotten", "not assessable", "undecided", "forgotten")  # the first decides for all
+ORDER: tuple[Answer, ...] = ("not forgotten", NOT_ASSESSABLE, "undecided", "forgotten")  # the first decides for all
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tasks.audits.forgetting.target_evidence import LEVEL, TargetEvidence, format_percent
-from tasks.contract.certificate import Boundary, NumberLine, number_per_hundred
+from tasks.contract.certificate import Boundary, NumberLine, number_per_hundred, number_per_thousand
 
 DETAILS = "Details and likely causes are on page 2."
 DIFFERENCES = {
@@ -22,8 +22,8 @@ DIFFERENCES = {
 
 
 def explain_knowledge(_config: Any, evidence: TargetEvidence) -> str:
-    per_thousand = _models_per_thousand(evidence)
-    number = "fewer than 1" if per_thousand < 1 else f"about {per_thousand:.0f}"
+    assert evidence.p is not None
+    number = number_per_thousand(evidence.p)
     sentence = (
         "The model still recognises the data: it is more certain about these images than about control images. Of "
         f"1,000 models that never saw the data, {number} would show such a difference."
@@ -120,17 +120,13 @@ def explain_open_share(_config: Any, evidence: TargetEvidence) -> str:
 
 def draw_chance(_config: Any, evidence: TargetEvidence) -> NumberLine:
     """The number of innocent models of 1,000 that would look like the target."""
+    assert evidence.p is not None
     boundary = Boundary(1000 * LEVEL, "or fewer: reported as not forgotten")
     return NumberLine(
         "of 1,000 models that never saw the data, how many would show such a difference",
-        _models_per_thousand(evidence),
+        1000 * evidence.p,
         null=1000.0,
         null_words="all of them: no difference",
         boundaries=(boundary,),
         logarithmic=True,
     )
-
-
-def _models_per_thousand(evidence: TargetEvidence) -> float:
-    assert evidence.p is not None
-    return 1000 * evidence.p

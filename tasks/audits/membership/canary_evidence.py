@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tasks.audits.membership.config import Membership
 from tasks.contract.epsilon_rows import AT_LEAST, SPENT
-from tasks.contract.summaries import Name, Row, first_row, index_rows, name_of
+from tasks.contract.summaries import Name, Row, first_row, index_rows, names_of
 from tasks.contract.ties import most_tied
 
 
@@ -31,7 +31,7 @@ class CanaryEvidence:
     @property
     def rows(self) -> tuple[Name, ...]:
         """The (metric, setting) of the summary rows that the answer is based on."""
-        return tuple(name_of(row) for row in (self.bound, self.spent) if row is not None)
+        return names_of(self.bound, self.spent)
 
 
 def read_canary_evidence(_config: Membership, summary: pa.Table) -> CanaryEvidence | None:

@@ -42,7 +42,7 @@ CASES: tuple[Case[HalvesEvidence], ...] = (
     ),
     undecided(
         reasons=lambda _config, evidence: (evidence.resolution.explain(),),
-        steps=lambda config, _evidence: plain.advise_more_models(config),
+        steps=plain.advise_more_models,
         explain=plain.explain_open_halves,
     ),
 )

@@ -11,7 +11,7 @@ from tasks.audits.membership.measures.attacks import AUC
 from tasks.audits.membership.measures.records import FOUND, MEMORISED
 from tasks.audits.membership.power import record_resolution
 from tasks.contract.power import Resolution
-from tasks.contract.summaries import Name, Row, first_row, index_rows, name_of, select_rows
+from tasks.contract.summaries import Name, Row, first_row, index_rows, names_of, select_rows
 from tasks.contract.ties import TIED
 
 
@@ -47,7 +47,7 @@ class HalvesEvidence:
     @property
     def rows(self) -> tuple[Name, ...]:
         """The (metric, setting) of the summary rows that the answer is based on."""
-        return tuple(name_of(row) for row in (self.found, self.attack) if row is not None)
+        return names_of(self.found, self.attack)
 
 
 def read_halves_evidence(config: Membership, summary: pa.Table) -> HalvesEvidence | None:

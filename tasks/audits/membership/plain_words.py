@@ -8,7 +8,7 @@ from tasks.audits.membership.canary_evidence import CanaryEvidence
 from tasks.audits.membership.config import Halves, Membership
 from tasks.audits.membership.given_evidence import GivenEvidence
 from tasks.audits.membership.halves_evidence import HalvesEvidence
-from tasks.contract.certificate import Boundary, NumberLine
+from tasks.contract.certificate import NO_CONCLUSION_YET, NOT_ENOUGH, Boundary, NumberLine
 from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.summaries import numerator
 from tasks.external.causes import as_sentence
@@ -26,10 +26,7 @@ LIMIT_PRIVACY = (
     "Treat the training data as disclosed to everyone who can use a model trained in this way.",
     "Train with differential privacy, or with a smaller epsilon (privacy.epsilon=1), then audit again.",
 )
-MORE_CANARIES = ("Draw no conclusion yet. Audit with more canaries (canaries=1000) or more models (models=8).",)
-TIED_SCORES = (
-    "Too many scores of the models are equal to compare them: the output of the models is constant, or it was rounded."
-)
+MORE_CANARIES = (f"{NO_CONCLUSION_YET} Audit with more canaries (canaries=1000) or more models (models=8).",)
 
 
 # Halves of the records
@@ -85,10 +82,10 @@ def explain_open_halves(config: Membership, evidence: HalvesEvidence) -> str:
     )
 
 
-def advise_more_models(config: Membership) -> tuple[str, ...]:
+def advise_more_models(config: Membership, _evidence: HalvesEvidence | None) -> tuple[str, ...]:
     question = config.question
     assert isinstance(question, Halves)
-    return (f"Draw no conclusion yet. Train more models (models={2 * question.models}), then audit again.",)
+    return (f"{NO_CONCLUSION_YET} Train more models (models={2 * question.models}), then audit again.",)
 
 
 def draw_records(_config: Membership, evidence: HalvesEvidence) -> NumberLine:
@@ -176,7 +173,7 @@ def explain_cleared_model(config: Membership, evidence: GivenEvidence) -> str:
 
 
 def explain_open_model(config: Membership, evidence: GivenEvidence) -> str:
-    return f"{explain_lead(config, evidence)} This is not sufficient for an answer in either direction."
+    return f"{explain_lead(config, evidence)} {NOT_ENOUGH}"
 
 
 def explain_missing_models(_config: Membership, _evidence: GivenEvidence) -> str:
@@ -204,7 +201,10 @@ def explain_unlike_model(_config: Membership, evidence: GivenEvidence) -> str:
 
 
 def explain_ties(_config: Membership, _evidence: object) -> str:
-    return TIED_SCORES
+    return (
+        "Too many scores of the models are equal to compare them: the output of the models is constant, or it was "
+        "rounded."
+    )
 
 
 def draw_lead(_config: Membership, evidence: GivenEvidence) -> NumberLine | None:

@@ -20,11 +20,7 @@ from tasks.contract.summaries import Row, index_rows
 from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    "memorised": ANSWERS["memorised"],
-    "not detected": ANSWERS["not detected"],
-    BELOW_RELEVANT_SIZE: ANSWERS[BELOW_RELEVANT_SIZE],
-    "undecided": ANSWERS["undecided"],
-    NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
+    name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided", NOT_ASSESSABLE)
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tasks.audits.relational.config import Relational, given_system, is_null
 from tasks.audits.relational.evidence import Evidence
-from tasks.contract.certificate import Boundary, NumberLine, line_of, number_per_hundred
+from tasks.contract.certificate import NOT_ENOUGH, Boundary, NumberLine, line_of, number_per_hundred
 
 SYMBOLS: Mapping[str, str] = {
     "m": "relational memorization: share of hidden answers that are given to training questions, minus that share for "
@@ -50,8 +50,9 @@ def explain_share(_config: Relational, evidence: Evidence) -> str:
     """Explain m as a number of questions in 100."""
     m = evidence.m
     train, held_out = (number_per_hundred(evidence.r[part]) for part in ("train", "validation"))
-    share, low, high = (number_per_hundred(value) for value in (abs(m["estimate"]), m["low"], m["high"]))
-    direction = "fewer" if m["estimate"] < 0 else "more"
+    direction, sign = ("fewer", -1) if m["estimate"] < 0 else ("more", 1)
+    low, high = (number_per_hundred(end) for end in sorted((sign * m["low"], sign * m["high"])))
+    share = number_per_hundred(abs(m["estimate"]))
     return (
         "We removed the answers from the texts and asked again. The model still answered "
         f"{train} of 100 questions about texts that it was trained on, and {held_out} of 100 about other texts. "
@@ -72,7 +73,7 @@ def explain_small_share(config: Relational, evidence: Evidence) -> str:
 
 
 def explain_open_share(config: Relational, evidence: Evidence) -> str:
-    return f"{explain_share(config, evidence)} This is not sufficient for an answer in either direction."
+    return f"{explain_share(config, evidence)} {NOT_ENOUGH}"
 
 
 def explain_refusals(_config: Relational, _evidence: Evidence) -> str:

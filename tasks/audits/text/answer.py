@@ -26,8 +26,7 @@ from tasks.contract.summaries import Row, first_row, index_rows, row_name
 from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided")},
-    NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
+    **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided", NOT_ASSESSABLE)},
     BROKEN: Meaning("the training is less private than its accountant states", "accused"),
     **REPRODUCTION,
     DISTINGUISHABLE: Meaning(

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.contract.certificate import Boundary, NumberLine, number_per_hundred
+from tasks.contract.certificate import NO_CONCLUSION_YET, Boundary, NumberLine, number_per_hundred
 from tasks.contract.summaries import Row, blank_weak_interval
 
-UNKNOWN = "without memory"
-MORE_EVIDENCE = "Draw no conclusion yet."
 DISCLOSED = "Treat {items} as disclosed to everyone who can query the model."
 
 
@@ -44,4 +42,4 @@ def disclose(items: str, *next_steps: str) -> tuple[str, ...]:
 
 def collect_evidence(advice: str) -> tuple[str, ...]:
     """Return the next steps if the evidence is not sufficient; `advice` is an imperative without its period."""
-    return (MORE_EVIDENCE, f"Repeat the audit with more evidence: {advice}.")
+    return (NO_CONCLUSION_YET, f"Repeat the audit with more evidence: {advice}.")

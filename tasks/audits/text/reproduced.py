@@ -126,10 +126,8 @@ def name_found(config: Text, read_table: Callable[[str], pa.Table]) -> str:
         return ""  # the ranks of identifiers that are not uniformly random carry no information
     names = "; ".join(describe_found(config, item, reproduced) for item, reproduced in found_items[:MOST_NAMED])
     more = f"; and {len(found_items) - MOST_NAMED:,} more" if len(found_items) > MOST_NAMED else ""
-    size, thing = (
-        found_items[0][0]["candidates"],
-        "an identifier" if isinstance(config.question, Identifiers) else "a secret",
-    )
+    size = found_items[0][0]["candidates"]
+    thing = "an identifier" if isinstance(config.question, Identifiers) else "a secret"
     return (
         f"Found: {names}{more}. A model that never saw {thing} would rank it first of {size:,} only once in {size:,} "
         "times."

@@ -154,7 +154,7 @@ def test_a_process_that_got_a_dead_drivers_number_is_not_taken_for_it(left: Path
 )
 def test_of_a_driver_elsewhere_only_the_heartbeat_tells(left: Path, elsewhere: dict[str, str]) -> None:
     change(left, silent=50, **elsewhere)
-    with pytest.raises(Held, match=r"heard of 5[0-9] s ago"):
+    with pytest.raises(Held, match=r"last heartbeat 5[0-9] s ago"):
         alone(left)
     change(left, silent=70)
     assert holder(left) is None
@@ -166,7 +166,7 @@ def test_a_silence_is_measured_by_the_clock_of_the_file_system(left: Path, monke
     now = time.time()
     for away in (-7200, 7200):
         monkeypatch.setattr(time, "time", lambda away=away: now + away)
-        with pytest.raises(Held, match=r"heard of \d s ago"):
+        with pytest.raises(Held, match=r"last heartbeat \d s ago"):
             alone(left)
     monkeypatch.undo()
     change(left, silent=70)
@@ -184,13 +184,13 @@ def test_a_heartbeat_from_the_future_is_watched_and_taken_for_none_if_none_follo
     monkeypatch.setattr(lease_module, "BEAT", 0.1)
     alone(left, tell=lines.append).release()
     [line] = lines
-    assert re.search(r"run: the last heartbeat of process \d+ on another lies 3[56]\d\d s in the future", line)
+    assert re.search(r"run: the last heartbeat of process \d+ on another is 3[56]\d\d s in the future", line)
 
 
 def test_a_heartbeat_from_the_future_that_another_one_follows_is_alive(left: Path) -> None:
     change(left, silent=-3600, host="another")
     beat = left.parent / DRIVERS / f"{json.loads((left / 'lease.json').read_text())['token']}.json"
-    with pytest.raises(Held, match="heard of 0 s ago"):
+    with pytest.raises(Held, match="last heartbeat 0 s ago"):
         alone(left, tell=lambda line: os.utime(beat, (time.time() + 3605,) * 2))
 
 

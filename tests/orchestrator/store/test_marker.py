@@ -43,14 +43,12 @@ def test_formats_up_to_ours_are_read(format: bytes) -> None:
 
 @pytest.mark.parametrize("format", [b"", b"[]", b"1", b"{}", b'{"format": 0}', b'{"format": true}', b'{"format": 1.0}'])
 def test_what_is_no_format_is_said_with_what_to_write(format: bytes) -> None:
-    with pytest.raises(
-        StoreError, match=r'here cannot be read .*nothing is written here; .*write {"format": 1} into it'
-    ):
+    with pytest.raises(StoreError, match=r'here cannot be read .*nothing is written here; .*write {"format": 1} to it'):
         marker.check(format, "here")
 
 
 def test_a_newer_format_is_said_to_need_an_update() -> None:
-    with pytest.raises(StoreError, match="here says format 2, but this Engram reads up to 1: update Engram"):
+    with pytest.raises(StoreError, match="here has format 2, but this Engram reads up to 1: update Engram"):
         marker.check(b'{"format": 2}', "here")
 
 

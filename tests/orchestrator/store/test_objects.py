@@ -256,4 +256,4 @@ def test_a_write_to_a_store_that_refuses_to_be_read_waits_for_nothing(
 def test_what_is_not_ours_is_named_by_the_first_of_it(s3: Server) -> None:
     s3.put("elsewhere/zebra", b"")
     s3.put("elsewhere/ant", b"")
-    assert "(it holds ant)" in refusal(lambda: open_store(f"s3://{BUCKET}/elsewhere"))
+    assert "(it has ant)" in refusal(lambda: open_store(f"s3://{BUCKET}/elsewhere"))

@@ -99,7 +99,7 @@ def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(tracke
     command.send_signal(signal.SIGINT)
     said = command.communicate(timeout=HANGING)[1]
     assert command.returncode == 0, said
-    assert f"port {first} is taken" in said
+    assert f"port {first} is in use" in said
     assert marked(engram.env["TRACKED"]) == []
     assert os.listdir(engram.folder) == ["engram-store"]
 

@@ -11,13 +11,13 @@ from tasks.audits.text.blind_control import BLIND, describe_area
 from tasks.audits.text.config import Text
 from tasks.audits.text.given.comparison import AREA, ATTACKS
 from tasks.audits.text.given.returned import DIFFERING, TIED, has_table, table_rule
-from tasks.audits.text.plain_words import MORE_EVIDENCE, interval_per_hundred, share_line
+from tasks.audits.text.plain_words import interval_per_hundred, share_line
 from tasks.audits.text.question import TextComparison
 from tasks.audits.text.thresholds import thresholds
 from tasks.contract.answering import Answering
-from tasks.contract.certificate import NumberLine, number_per_hundred
+from tasks.contract.certificate import NO_CONCLUSION_YET, NumberLine, number_per_hundred
 from tasks.contract.rules import Case, Rules, undecided
-from tasks.contract.summaries import Name, Row, first_row, index_rows, name_of, p_in_words, row_name
+from tasks.contract.summaries import Name, Row, first_row, index_rows, names_of, p_in_words, row_name
 from tasks.contract.ties import tie_rule
 from tasks.contract.verdict import NOT_ASSESSABLE, Answer
 from tasks.external.split_audit import BLIND_LEVEL
@@ -62,7 +62,7 @@ RULES = Rules[ComparisonEvidence](
             f"{100 * BLIND_LEVEL:g} %)",
             lambda evidence: evidence.blind["p_value"] <= BLIND_LEVEL,
             explain=_explain_difference_of_words,
-            steps=(MORE_EVIDENCE, FURTHER_AUDITS),
+            steps=(NO_CONCLUSION_YET, FURTHER_AUDITS),
         ),
         Case(
             DISTINGUISHABLE,
@@ -73,7 +73,7 @@ RULES = Rules[ComparisonEvidence](
         ),
         tie_rule("returned tables about compared texts", has_table),
         table_rule(),
-        undecided(steps=(MORE_EVIDENCE, FURTHER_AUDITS)),
+        undecided(steps=(NO_CONCLUSION_YET, FURTHER_AUDITS)),
     ),
     thresholds,
 )
@@ -123,8 +123,7 @@ def _draw_area(_config: Text, evidence: ComparisonEvidence) -> NumberLine | None
 
 
 def _name_rows(evidence: ComparisonEvidence) -> tuple[Name, ...]:
-    rows = (evidence.loss, evidence.blind, evidence.tied, evidence.differing)
-    return tuple(name_of(row) for row in rows if row is not None)
+    return names_of(evidence.loss, evidence.blind, evidence.tied, evidence.differing)
 
 
 def describe_limits(config: Text, _evidence: ComparisonEvidence | None) -> str:

@@ -44,10 +44,8 @@ def handout_order(candidates_by_question: Sequence[Sequence[str]], seed: int) ->
 
 def handout_records(candidates_by_question: Sequence[Sequence[str]], seed: int) -> tuple[str, Records]:
     """Return the name of the exported set, and its texts."""
-    handout, texts = (
-        handout_order(candidates_by_question, seed),
-        [text for group in candidates_by_question for text in group],
-    )
+    handout = handout_order(candidates_by_question, seed)
+    texts = [text for group in candidates_by_question for text in group]
     ids = [handout.id_of(handout.name, position) for position in range(len(handout.order))]
     return handout.name, Records(pa.table({ID: ids, "text": [texts[number] for number in handout.order]}))
 

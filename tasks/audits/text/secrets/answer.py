@@ -8,7 +8,6 @@ from dataclasses import replace
 from tasks.audits.text.config import Text
 from tasks.audits.text.given.returned import agrees_with_itself, describe_two_answers, table_rule
 from tasks.audits.text.plain_words import (
-    UNKNOWN,
     clearing_boundary,
     collect_evidence,
     disclose,
@@ -24,10 +23,10 @@ from tasks.contract.certificate import STEPS, Finding, NumberLine, number_per_hu
 from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.power import SMALLEST, single_item
 from tasks.contract.rules import Case, Rules, undecided
-from tasks.contract.summaries import Name, Row, name_of, p_in_words
+from tasks.contract.summaries import Name, names_of, p_in_words
 from tasks.contract.ties import are_tied, describe_ties, tie_rule
 from tasks.contract.verdict import BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer
-from tasks.external.causes import ALTERED, TRAINING_MODE, list_causes
+from tasks.external.causes import ALTERED, TRAINING_MODE, as_sentence, list_causes
 
 BROKEN: Answer = "promise broken"
 LIMITS = (
@@ -129,7 +128,7 @@ def _describe_refusal(config: Text, evidence: Evidence) -> str:
 
 def _explain_refusal(config: Text, evidence: Evidence) -> str:
     refusal = _describe_refusal(config, evidence).removesuffix("; ")
-    return f"{refusal[:1].upper()}{refusal[1:]}."
+    return as_sentence(refusal)
 
 
 def describe_details(_config: Text, evidence: Evidence) -> Iterator[str]:
@@ -199,7 +198,7 @@ def _explain_broken_promise(config: Text, evidence: Evidence) -> str:
 def draw_mean_rank(config: Text, evidence: Evidence) -> NumberLine | None:
     """Return the mean share of references that a secret outranks, on a line."""
     label = f"other candidates, of 100, that the model rates as less probable than {_one_of(evidence)}"
-    return share_line(evidence.beaten, label, UNKNOWN, clearing_boundary(config.negligible))
+    return share_line(evidence.beaten, label, "without memory", clearing_boundary(config.negligible))
 
 
 def _add_extraction(_config: Text, evidence: Evidence, first: Finding) -> tuple[Finding, ...]:
@@ -215,14 +214,9 @@ def _advise(_config: Text, evidence: Evidence | None) -> tuple[str, ...]:
     return collect_evidence(advice)
 
 
-def _name_all(*rows: Row | None) -> tuple[Name, ...]:
-    """The names of the rows that are not None."""
-    return tuple(name_of(row) for row in rows if row is not None)
-
-
 def _name_unjudged_rows(evidence: Evidence) -> tuple[Name, ...]:
     """The rows of equal scores, and of texts with two numbers."""
-    return _name_all(evidence.tied, evidence.differing)
+    return names_of(evidence.tied, evidence.differing)
 
 
 UNEVEN_DRAW = Case[Evidence](
@@ -234,7 +228,7 @@ UNEVEN_DRAW = Case[Evidence](
     scope="identifiers in the texts",
     describe=_describe_uneven_draw,
     explain=_explain_uneven_draw,
-    rows=lambda evidence: _name_all(evidence.control),
+    rows=lambda evidence: names_of(evidence.control),
 )
 BROKEN_PROMISE = Case[Evidence](
     BROKEN,
@@ -244,7 +238,7 @@ BROKEN_PROMISE = Case[Evidence](
     "Of 100 audits of trainings that keep their guarantee, at most {broken} report a broken promise.",
     scope="private training",
     applies=lambda config: config.question.tuning.guarantee is not None,
-    rows=lambda evidence: _name_all(evidence.bound, evidence.spent),
+    rows=lambda evidence: names_of(evidence.bound, evidence.spent),
     explain=_explain_broken_promise,
     steps=(
         "Do not rely on the stated privacy guarantee.",
@@ -269,7 +263,7 @@ def _common_cases(found_steps: tuple[str, ...]) -> tuple[Case[Evidence], ...]:
             "the combined p-value of all secrets (Fisher), with effects reduced by {nats} nats, is at most {surely} %",
             lambda evidence: evidence.are_memorised_together,
             "Of 100 audits of models that never saw the secrets, at most {both} answer “memorised”.",
-            rows=lambda evidence: _name_all(evidence.beaten, evidence.found),
+            rows=lambda evidence: names_of(evidence.beaten, evidence.found),
             steps=found_steps,
         ),
         tie_rule(describe=None, rows=_name_unjudged_rows, explain=_explain_refusal),
@@ -298,7 +292,7 @@ PLANTED_ANSWERING = Answering[Evidence](
     unread=lambda _config: "no secret was ranked.",
     limits=_limit_ranks(LIMITS_OF_PLANTED),
     describe=describe_ranks,
-    rows=lambda evidence: _name_all(evidence.found, evidence.beaten),
+    rows=lambda evidence: names_of(evidence.found, evidence.beaten),
     details=describe_details,
     explain=_explain_planted,
     line=draw_mean_rank,

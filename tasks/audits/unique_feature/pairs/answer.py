@@ -26,7 +26,7 @@ from tasks.audits.unique_feature.pairs.canary_verdicts import BEYOND, CALLED, ME
 from tasks.audits.unique_feature.pairs.evidence import LEAST, SURELY, PairEvidence, read_pair_evidence
 from tasks.audits.unique_feature.population import FDR, LEVEL
 from tasks.contract.answering import Answering, Null
-from tasks.contract.certificate import NumberLine
+from tasks.contract.certificate import NOT_ENOUGH, NumberLine
 from tasks.contract.looks import Look, look_number
 from tasks.contract.power import SMALLEST
 from tasks.contract.rules import Case, Rules, undecided
@@ -159,7 +159,7 @@ RULES = Rules[PairEvidence](
             explain=partial(plain.explain, conclusion=plain.CLEARED),
             steps=plain.OTHER_FEATURES,
         ),
-        undecided(explain=partial(plain.explain, conclusion=plain.NOT_ENOUGH), steps=plain.advise_more_canaries),
+        undecided(explain=partial(plain.explain, conclusion=NOT_ENOUGH), steps=plain.advise_more_canaries),
     ),
     thresholds,
 )

@@ -19,7 +19,7 @@ from tasks.audits.unique_feature.pairs.canary_verdicts import (
 from tasks.audits.unique_feature.pairs.private_ranks import ALLOWED, ONE_MODEL
 from tasks.audits.unique_feature.population import LEVEL, Population
 from tasks.contract.power import SMALLEST, Resolution
-from tasks.contract.summaries import Name, Row, Rows, first_row, name_of, numerator, read_setting, row_name
+from tasks.contract.summaries import Name, Row, Rows, first_row, names_of, numerator, read_setting, row_name
 from tasks.contract.ties import TIED
 from tasks.numerics import betting
 
@@ -220,7 +220,7 @@ def read_pair_evidence(rows: Rows, look: int = 1) -> PairEvidence:
     later = [memorised_bets, total_bets] if look > 1 and bets is None else []
     rates = (rows.get(row_name("rate called memorised", model=model, test="welch")) for model in ("canary", "twin"))
     return PairEvidence(
-        names=tuple(name_of(row) for row in (effect, called_row, beyond_row, bets, *later) if row is not None),
+        names=names_of(effect, called_row, beyond_row, bets, *later),
         effect=effect if effect is not None and effect["n"] and effect["estimate"] is not None else None,
         calls=None if called_row is None or not called_row["n"] else _read_calls(rows, called_row, beyond_row, largest),
         guarantee=_read_guarantee(rows),

@@ -9,13 +9,12 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.pairs.bets import BETS
 from tasks.audits.unique_feature.pairs.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.pairs.evidence import SURELY, PairEvidence
-from tasks.audits.unique_feature.pairs.sentences import count_canaries, describe_sample, format_factor
+from tasks.audits.unique_feature.pairs.sentences import LARGEST, count_canaries, describe_sample, format_factor
 from tasks.contract.certificate import Boundary, NumberLine
 from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import blank_weak_interval
 from tasks.datasets.features import describe_feature
 
-LARGEST_DRAWN = 100.0  # nats: larger effects have no place on a line of factors
 FACTOR = "probability of the label, compared with models that never saw the feature (times as likely)"
 RELEVANT_FACTOR = f"{math.exp(SMALLEST):.2g}"
 
@@ -34,7 +33,6 @@ CHECK_NETWORK = ("Check the network: its outputs are constant or rounded.",)
 
 CLEARED = f"An increase to {RELEVANT_FACTOR} times or more would have been detected."
 BELOW_RELEVANT = f"An effect exists, but an increase to {RELEVANT_FACTOR} times or more is ruled out."
-NOT_ENOUGH = "This evidence is not sufficient for an answer in either direction."
 SURPRISING = (
     "Together, however, the models stand out: chance alone would produce such a result in at most "
     f"{1000 * SURELY:g} of 1,000 audits."
@@ -151,7 +149,7 @@ def _draw_effect(evidence: PairEvidence) -> NumberLine | None:
 
 
 def _drawn_factor(nats: float) -> float:
-    return math.exp(max(-LARGEST_DRAWN, min(LARGEST_DRAWN, nats)))
+    return math.exp(max(-LARGEST, min(LARGEST, nats)))
 
 
 def _draw_called(evidence: PairEvidence) -> NumberLine | None:

@@ -14,16 +14,7 @@ from tasks.audits.unique_feature.single_models.look_alikes import RANK as PART_R
 from tasks.audits.unique_feature.single_models.output_checks import LABELS, TWICE
 from tasks.audits.unique_feature.single_models.weight_ranks import BY_WEIGHTS, BY_WEIGHTS_PARTS
 from tasks.contract.power import SMALLEST
-from tasks.contract.summaries import (
-    Name,
-    Row,
-    Rows,
-    first_row,
-    name_of,
-    numerator,
-    read_setting,
-    select_rows,
-)
+from tasks.contract.summaries import Name, Row, Rows, first_row, names_of, numerator, read_setting, select_rows
 from tasks.contract.ties import most_tied
 from tasks.external.causes import MISSES, REPEATS
 
@@ -166,7 +157,7 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
     setting = read_setting(push)
     checks, key = _read_checks(rows)
     return PanelEvidence(
-        names=tuple(name_of(row) for row in (beside_row, rank, push, others_row) if row is not None),
+        names=names_of(beside_row, rank, push, others_row),
         rank=Rank(round(rank["estimate"]), rank["p_value"], Population(others_row["n"] + 1), rank["n"]),
         beside=None if beside_row is None else _read_rank_beside(beside_row),
         parts=tuple(map(_read_part_rank, select_rows(rows, parts_metric))),

@@ -9,7 +9,7 @@ from tasks.audits.unique_feature.given_models import Given, ModelFiles
 from tasks.audits.unique_feature.questions import Panel
 from tasks.audits.unique_feature.single_models.evidence import PanelEvidence
 from tasks.audits.unique_feature.single_models.sentences import LOOK_ALIKES
-from tasks.contract.certificate import Boundary, Finding, NumberLine
+from tasks.contract.certificate import NOT_ENOUGH, Boundary, Finding, NumberLine, number_per_thousand
 from tasks.datasets.features import Picture, Words, describe_feature
 
 # Conclusions after the place
@@ -18,7 +18,7 @@ CLEARED = " A memory of relevant size would have been detected."
 SHARED_PART = (
     " A similar feature that shares a part with it could cause the same response; this audit cannot exclude that."
 )
-OPEN = " This evidence is not sufficient for an answer in either direction."
+OPEN = f" {NOT_ENOUGH}"
 NO_ANSWER = " The outputs do not allow an answer: they are inconsistent, constant or rounded, or could not be checked."
 
 # Next steps
@@ -90,8 +90,7 @@ def explain_place(config: UniqueFeature, evidence: PanelEvidence, conclusion: st
     response = "the model responds" if rank.models == 1 else f"the {rank.models} models together respond"
     exceeded = f"all {others:,}" if rank.place == 1 else f"{others + 1 - rank.place:,} of {others:,}"
     comparison = f"{references}{response} to {feature} more strongly than to {exceeded} similar {family_noun(config)}."
-    chance = 1000 * rank.p
-    number = f"about {chance:.0f}" if chance >= 1 else "fewer than 1"
+    number = number_per_thousand(rank.p)
     return (
         f"{comparison[0].upper()}{comparison[1:]} Of 1,000 models that never saw it, {number} would respond as "
         f"strongly.{conclusion}"
