@@ -22,7 +22,7 @@ from tests.support.azurite import served as serve_azure
 from tests.support.golden import TESTS, Golden, GoldenFiles, golden_file, is_restricted
 from tests.support.mlflow_server import client
 from tests.support.s3 import Server, served
-from tests.support.searches import Made, search
+from tests.support.searches import FinishedSearch, search
 from tests.support.shell import PATHS, STARTED, Here, Shell
 
 # The time that an example takes depends on the machine's load and decides nothing.
@@ -38,7 +38,7 @@ VARIABLES = (
     "RAY_health_check_period_ms",
     "RAY_worker_niceness",
 )
-Copied = Callable[[Path], Path]
+DatabaseCopier = Callable[[Path], Path]
 IMPORTED = [0]  # how many modules there were each time that they were left out of the garbage collection
 MEASURED_CASES: Counter[str] = Counter()  # cases of each parametrised test that have run
 MOST_MEASURED_CASES = 3
@@ -207,7 +207,7 @@ def ray_cluster() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def searched(ray_cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Made:
+def searched(ray_cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> FinishedSearch:
     """A search that has ended; whoever writes into its store copies it."""
     return search(tmp_path_factory.mktemp("searched"), ray_cluster.address)
 
@@ -221,15 +221,15 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def begun(migrated: Path) -> Copied:
+def copy_database(migrated: Path) -> DatabaseCopier:
     """Puts the database into the Engram store of a folder, as a run before would have left it there; its path."""
 
-    def begun(folder: Path) -> Path:
+    def copy_database(folder: Path) -> Path:
         path = open_store(str(folder / "engram-store")).folder("mlflow") / "mlflow.db"
         shutil.copy(migrated, path)
         return path
 
-    return begun
+    return copy_database
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.conftest import Copied
+from tests.conftest import DatabaseCopier
 from tests.support.mlflow_server import client, name_of, tracked
 from tests.support.shell import Here
 from tests.tasks.datasets import scans
@@ -22,7 +22,7 @@ SMALL = ("probe=photos", "canaries=2", "examples=0", "epochs=1", "feature.size=5
 
 
 @pytest.fixture(scope="module")
-def engram(tmp_path_factory: pytest.TempPathFactory, begun: Copied) -> Here:
+def engram(tmp_path_factory: pytest.TempPathFactory, copy_database: DatabaseCopier) -> Here:
     """Draws pages and tracks runs, in a hospital's folder with 20 pictures of two classes."""
     folder = tmp_path_factory.mktemp("engram") / "hospital"
     for label, name in enumerate(scans.CLASSES):
@@ -30,7 +30,7 @@ def engram(tmp_path_factory: pytest.TempPathFactory, begun: Copied) -> Here:
             scans.saved(folder / "ward-seven" / "scans" / name / f"{number}.png", scans.pixels(label, number, 24, 90))
     scans.saved(folder / "ward-seven" / "stamp.png", np.full((5, 5), 255, np.uint8))
     made = Here(folder)
-    made.env = {"MLFLOW_TRACKING_URI": f"sqlite:///{begun(folder)}", "ENGRAM_REPORT": "yes"}
+    made.env = {"MLFLOW_TRACKING_URI": f"sqlite:///{copy_database(folder)}", "ENGRAM_REPORT": "yes"}
     return made
 
 
