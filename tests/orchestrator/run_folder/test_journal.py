@@ -271,10 +271,10 @@ def test_mixed_specifications_store_no_request() -> None:
 
 
 @pytest.mark.parametrize(
-    "request", [[], {"set": 1}, {"sweep": {"a": "1,2"}}, {"preset": 3}, {"tolerate": "2"}, {"sweep": None}]
+    "specification", [[], {"set": 1}, {"sweep": {"a": "1,2"}}, {"preset": 3}, {"tolerate": "2"}, {"sweep": None}]
 )
-def test_invalid_request_is_damage(tmp_path: Path, request: object) -> None:
-    (tmp_path / "run.json").write_text(json.dumps({"audit": "toys", "config": {}, "asked": request}))
+def test_invalid_request_is_damage(tmp_path: Path, specification: object) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"audit": "toys", "config": {}, "asked": specification}))
     with pytest.raises(StoreError, match="'asked' has a wrong form"):
         Journal(tmp_path).about()
 
