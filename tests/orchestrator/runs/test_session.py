@@ -36,7 +36,7 @@ def done(key: str) -> Mapping[str, Any]:
     return {"event": "done", "key": key, "task": "toys.part", "seconds": 0.0}
 
 
-def test_an_event_is_logged_by_the_runs_whose_job_it_is_and_told_once(store: Store) -> None:
+def test_event_is_logged_by_its_runs_once(store: Store) -> None:
     one, two = part(store, "one", parts=2), part(store, "two", parts=3, label="b")
     observed: list[Mapping[str, Any]] = []
     session = Session("sweep", [one, two], store, observed.append)

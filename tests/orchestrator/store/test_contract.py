@@ -180,7 +180,7 @@ def test_first_of_several_writers_wins(
     assert len(location.names("conflicts")) == (0 if is_alike else 7)
 
 
-def test_all_writers_of_a_run_file_get_the_first_bytes(location: StoreLocation, store: Store) -> None:
+def test_all_writers_of_a_file_get_one_content(location: StoreLocation, store: Store) -> None:
     def keep(number: int) -> bytes:
         return open_store(location.location).keep_run_file("one", "way.json", str(number).encode())
 

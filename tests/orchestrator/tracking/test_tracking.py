@@ -122,7 +122,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory, copy_database: DatabaseCopie
 
 
 @pytest.mark.slow
-def test_a_sweep_has_one_parent_and_a_child_for_each_cell(swept: tuple[Shell, dict[str, Any]]) -> None:
+def test_sweep_has_a_parent_and_a_child_each(swept: tuple[Shell, dict[str, Any]]) -> None:
     engram, report = swept
     runs = {name_of(run): run for run in tracked(database(engram))}
     names = [cell["run"] for cell in report["cells"]]
