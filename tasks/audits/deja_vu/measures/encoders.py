@@ -74,7 +74,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
             yield tied_row(each["tied"], each["crops"], "image", of=name)
         if each["asked"]:
             accuracy = proportion(each["right"], each["asked"])
-            yield accuracy_row(accuracy, "public images", each["commonest"], "image", of=name)
+            yield accuracy_row(accuracy, "public images", each["commonest"], "image", model_name=name)
 
 
 def _encoder_name(model: str, is_given: bool) -> str:
