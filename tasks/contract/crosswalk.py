@@ -192,4 +192,5 @@ def format_tables(attacks: Mapping[str, Sequence[Attack]]) -> Iterator[str]:
         speaking = [f"`{audit}`" for audit, tried in attacks.items() if control in controls_of(tried)]
         audits = "all" if len(speaking) == len(attacks) else ", ".join(speaking)
         reference = f"{control.source}, {control.paragraph}"
-        yield f"| {reference} | {control.asks} | {audits} | {control.field} | {control.text_source or 'not looked up'} |"
+        text_source = control.text_source or "not looked up"
+        yield f"| {reference} | {control.asks} | {audits} | {control.field} | {text_source} |"
