@@ -271,11 +271,11 @@ def _fold_models(models: Folds, trainings: list[Trained]) -> dict[Place, Trained
         fold = training.fold
         if training.partition not in repetitions or fold is None or not 0 <= fold < models.folds:
             raise ValueError(f"the training of seed {training.seed} held out no fold of these partitions")
-        place = repetitions[training.partition], fold
-        if place in by_place:
-            seeds = f"{by_place[place].seed} and {training.seed}"
-            raise ValueError(f"fold {fold} of repetition {place[0]} has two trainings, of seeds {seeds}")
-        by_place[place] = training
+        key = repetitions[training.partition], fold
+        if key in by_place:
+            seeds = f"{by_place[key].seed} and {training.seed}"
+            raise ValueError(f"fold {fold} of repetition {key[0]} has two trainings, of seeds {seeds}")
+        by_place[key] = training
     return by_place
 
 

@@ -92,8 +92,8 @@ def explain_detection_limit(evidence: Evidence) -> Iterator[str]:
     """The weakest memorisation of a single image that the audit detects."""
     if evidence.detection_limit is not None and evidence.detection_limit["estimate"] is not None:
         yield (
-            f"If training made a single image {format_factor(evidence.detection_limit['estimate'])} as likely, the audit "
-            f"would detect it in {100 * FOUND:.0f} of 100 cases."
+            f"If training made a single image {format_factor(evidence.detection_limit['estimate'])} as likely, the "
+            f"audit would detect it in {100 * FOUND:.0f} of 100 cases."
         )
     if not evidence.would_find_one:
         yield "The audit could have missed a memorised image."

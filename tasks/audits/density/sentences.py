@@ -92,8 +92,8 @@ def describe_found(evidence: Evidence) -> Iterator[str]:
         advice = resolution.explain()
     because = " Images are detected here because many have small p-values." if evidence.count else ""
     yield (
-        f"If only one of the {evidence.identified_share['n']:,} images were memorised, this run would detect it in fewer "
-        f"than {power}, however strong its memorisation.{because} {advice}"
+        f"If only one of the {evidence.identified_share['n']:,} images were memorised, this run would detect it in "
+        f"fewer than {power}, however strong its memorisation.{because} {advice}"
     )
 
 

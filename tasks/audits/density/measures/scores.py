@@ -357,12 +357,14 @@ def _planted_rows(scores: pa.Table, about: About) -> Iterator[Row]:
         yield row("matched-count M of the planted", {"statistic": "median"}, median, "observation")
 
 
-def models(scores: pa.Table, planned: int) -> Iterator[Row]:
+def models(scores: pa.Table, planned_models: int) -> Iterator[Row]:
     """The smallest number of models of an observation, if some are missing."""
     counts = column(scores, "trained_models") + column(scores, "held_out_models")
     fewest = float(counts.min()) if len(counts) else 0.0
-    if fewest < planned:
-        yield row("models of an observation, at least", {"planned": planned}, alone(fewest, planned), "training")
+    if fewest < planned_models:
+        yield row(
+            "models of an observation, at least", {"planned": planned_models}, alone(fewest, planned_models), "training"
+        )
 
 
 def estimation(scores: pa.Table) -> Iterator[Row]:
@@ -382,23 +384,23 @@ def privacy(scores: pa.Table, promised: Privacy) -> Iterator[Row]:
     """The largest score of a held-out row, and the share above epsilon; nothing if no row has a score."""
     if scores["m"].null_count == scores.num_rows:
         return
-    trained, held_out = (lists(scores, name) for name in ("trained", "held_out"))
-    check = check_epsilon(scores["row"].to_numpy(), trained, held_out, promised.epsilon, promised.delta)
+    log_p_trained, log_p_held_out = (lists(scores, name) for name in ("trained", "held_out"))
+    check = check_epsilon(scores["row"].to_numpy(), log_p_trained, log_p_held_out, promised.epsilon, promised.delta)
     setting = {"delta": check.delta, "epsilon": check.epsilon}
     yield row("largest M of a row left out", setting | {"row": check.row}, check.largest, "trial")
     share = alone(check.above / check.rows, check.rows)
     yield row("rows above epsilon", setting, share, "observation", null=0.0, p_value=check.p_value)
-    spent = Spent(promised.epsilon, trained.shape[1])  # the accountant sets the noise; at most 1 % is unspent
-    yield from epsilon_rows(many_runs_bounds(trained, held_out, promised.delta), spent, promised.delta)
+    spent = Spent(promised.epsilon, log_p_trained.shape[1])  # the accountant sets the noise; at most 1 % is unspent
+    yield from epsilon_rows(many_runs_bounds(log_p_trained, log_p_held_out, promised.delta), spent, promised.delta)
 
 
-def many_runs_bounds(trained: Array, held_out: Array, delta: float) -> Iterator[Bound]:
+def many_runs_bounds(log_p_trained: Array, log_p_held_out: Array, delta: float) -> Iterator[Bound]:
     """Lower bounds of epsilon from log p of the held-out rows, (rows, trials), simultaneous over rows.
 
     Each row is an audit that distinguishes trainings with the row from trainings without it.
     """
-    has_both = ~np.isnan(trained) & ~np.isnan(held_out)
-    rows = [table_row for table_row in zip(trained, held_out, has_both, strict=True) if table_row[2].any()]
+    has_both = ~np.isnan(log_p_trained) & ~np.isnan(log_p_held_out)
+    rows = [table_row for table_row in zip(log_p_trained, log_p_held_out, has_both, strict=True) if table_row[2].any()]
     level, runs = (1 - CONFIDENCE) / len(rows), max(int(has.sum()) for _, _, has in rows)
     counted = runs - runs // 2
     for name, bound in MANY_RUNS.items():
