@@ -84,8 +84,8 @@ def describe_rates(audit: str) -> str:
     return (
         f"We checked this audit on {cases}. If nothing was memorised ({innocent.subject}), it raised a false alarm in "
         f"{count_of(innocent.accused, innocent.audits)}. If the data were memorised ({holder.subject}), it detected "
-        f"this in {count_of(holder.accused, holder.audits)} and denied it in {count_of(holder.cleared, holder.audits)}. "
-        "Percentages are 95 % intervals."
+        f"this in {count_of(holder.accused, holder.audits)} and denied it in {count_of(holder.cleared, holder.audits)} "
+        "(percentages: 95 % intervals)."
     )
 
 
