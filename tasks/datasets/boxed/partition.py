@@ -80,7 +80,7 @@ class Partition(Ranged):
 class Parts:
     """The rows of each part, ascending."""
 
-    rows: Mapping[PartName, Rows]
+    rows_by_part: Mapping[PartName, Rows]
     to_attack: Mapping[PartName, Rows]
     missing_reasons: Mapping[PartName, str]  # reason for each missing part
 
@@ -90,7 +90,7 @@ class Parts:
             raise ValueError(f"part is {part!r}; it must be one of {', '.join(PART_NAMES)}")
         if part in self.missing_reasons:
             raise DatasetError(self.missing_reasons[part])
-        return self.rows[part]
+        return self.rows_by_part[part]
 
     def rows_to_attack(self, part: PartName) -> Rows:
         """Return the attacked rows of a training set: boxed images that no other training set contains."""
