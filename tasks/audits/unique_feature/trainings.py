@@ -281,7 +281,7 @@ def _twin_batch_key(config: TwinTraining) -> Training:
 
 def _twin_work(config: TwinTraining) -> Work:
     """The work of the training up to the epoch that the canary model is expected to keep."""
-    return classifier.work(config.training, kept=True)
+    return classifier.work(config.training, ends_at_best_epoch=True)
 
 
 def last_epoch(config: TwinTraining, inputs: Inputs) -> int:
