@@ -159,7 +159,7 @@ class Learner(Protocol):
     def after_step(self, moment: Moment) -> None:
         """Update the learner after a step of the optimiser."""
 
-    def state_beside(self) -> Mapping[str, Tensor]:
+    def extra_state(self) -> Mapping[str, Tensor]:
         """Tensors of a checkpoint in addition to the trained modules."""
 
 
@@ -203,7 +203,7 @@ class Joint:
     def after_step(self, moment: Moment) -> None:
         """No update."""
 
-    def state_beside(self) -> Mapping[str, Tensor]:
+    def extra_state(self) -> Mapping[str, Tensor]:
         return {}
 
 
@@ -252,7 +252,7 @@ class Predicting:
     def after_step(self, moment: Moment) -> None:
         self.teacher.follow(teacher_momentum(self.config.momentum, moment.progress))
 
-    def state_beside(self) -> Mapping[str, Tensor]:
+    def extra_state(self) -> Mapping[str, Tensor]:
         return self.teacher.parameters()
 
 
@@ -289,7 +289,7 @@ class Distilling:
         self.target_sums, self.pictures = [], 0
         self.teacher.follow(teacher_momentum(self.config.momentum, moment.progress))
 
-    def state_beside(self) -> Mapping[str, Tensor]:
+    def extra_state(self) -> Mapping[str, Tensor]:
         return {**self.teacher.parameters(), "centre": self.centre}
 
 
@@ -313,7 +313,7 @@ class Classifying:
     def after_step(self, moment: Moment) -> None:
         """No update."""
 
-    def state_beside(self) -> Mapping[str, Tensor]:
+    def extra_state(self) -> Mapping[str, Tensor]:
         return {}
 
 

@@ -265,7 +265,7 @@ class Training:
         arrays = {f"weight {name}": tensor for name, tensor in tensors(self.modules).items()}
         for moment, values in self.optimiser.moments.items():
             arrays |= {f"{moment} {name}": value for name, value in zip(self.names, values, strict=True)}
-        return arrays | {f"beside {name}": tensor for name, tensor in self.learner.state_beside().items()}
+        return arrays | {f"beside {name}": tensor for name, tensor in self.learner.extra_state().items()}
 
 
 @contextmanager

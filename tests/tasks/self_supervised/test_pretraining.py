@@ -171,9 +171,9 @@ def test_learning_rates_rise_and_fall_by_the_schedule_whatever_the_epochs() -> N
 
 def test_the_teacher_follows_by_its_momentum_and_the_centre_by_its_own() -> None:
     whole = training(config(DINO(momentum=0.9, centre_momentum=0.8), batch=30, accumulate=1))
-    before = [weight.clone() for weight in whole.learner.state_beside().values()]
+    before = [weight.clone() for weight in whole.learner.extra_state().values()]
     list(whole.take_steps(1))
-    after = list(whole.learner.state_beside().values())
+    after = list(whole.learner.extra_state().values())
     progress, students = 1 / 6, list(whole.modules["encoder"].parameters())
     momentum = 1 - 0.1 * (np.cos(np.pi * progress) + 1) / 2
     for old, new, student in zip(before[:-1], after[:-1], students, strict=True):
