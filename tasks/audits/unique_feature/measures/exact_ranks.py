@@ -195,7 +195,7 @@ def rank_jobs(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 def pair_rank_job(design: Design, trainings: Trainings, pair: Pair) -> Job:
     references = reference_jobs(trainings, pair)
     relatives = design.relatives_of(pair.canary)
-    is_drawn = design.draws_features and pair.canary.asked == pair.canary.carried
+    is_drawn = design.draws_features and pair.canary.audited_feature == pair.canary.carried_feature
     about = ExactRanks(pair.clean.data, pair.canary.image, pair.clean.examples, relatives, is_drawn, len(references))
     return Job(exact_ranks, about, (pair.model, pair.twin, *references, *pair.ranking))
 
@@ -384,14 +384,14 @@ def number_parts(ranks: Sequence[Row]) -> list[Row]:
     return [*numbered, *(rank for rank in ranks if rank["feature"] == "canary")]
 
 
-def alone_rows(rank: Row, metrics: tuple[str, str], asked: Mapping[str, int], score: str) -> Iterator[Row]:
+def alone_rows(rank: Row, metrics: tuple[str, str], base_setting: Mapping[str, int], score: str) -> Iterator[Row]:
     """The summary rows of a rank of single models; `metrics` name the rank of the feature and of a part."""
     models, among = rank["models"], rank["among"]
     if rank["feature"] == LOOK_ALIKE:
         part = (rank["part"], rank["parts"])
-        yield look_alike_row(metrics[1], dict(asked), rank["p_value"], part, among, models)
+        yield look_alike_row(metrics[1], dict(base_setting), rank["p_value"], part, among, models)
         return
-    setting = {**asked, "label": rank["label"], **Population(among, is_among_all(rank)).setting}
+    setting = {**base_setting, "label": rank["label"], **Population(among, is_among_all(rank)).setting}
     yield row(metrics[0], setting, alone(rank["p_value"] * among, models), "model", (among + 1) / 2, rank["p_value"])
     yield row("exposure in bits", {"score": score}, alone(rank["exposure"], models), "model")
     if rank["hits"] is not None:

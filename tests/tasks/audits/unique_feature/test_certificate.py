@@ -52,7 +52,7 @@ def effect(estimate: float, low: float | None, high: float | None) -> Row:
 
 BEYOND_CHANCE = {"estimate": 0.2, "low": 0.1, "high": 0.4, "p_value": 0.0002}
 NAMES = (EFFECT, (CALLED, "{}"), (BEYOND, "{}"), (BETS, "{}"))
-SILENT = Calls(0, 10, Population(201), share_seeds=False, beyond=None, level=0.05)
+SILENT = Calls(0, 10, Population(201), share_seeds=False, excess=None, level=0.05)
 OPEN = PairEvidence(NAMES, effect(0.02, -0.3, 0.34), SILENT, None, ())
 LARGE = replace(OPEN, effect=effect(0.3, 0.2, 0.4))
 

@@ -174,14 +174,14 @@ def test_the_evidence_is_read_from_the_summary() -> None:
     assert PanelEvidence(
         names=tuple((metric, settings[metric]) for metric in (BESIDE, RANK, PUSH, OTHERS)),
         rank=Rank(2, 0.01, Population(201), 3),
-        beside=Rank(70, 0.07, Population(1000, True), 3, 2),
+        second_rank=Rank(70, 0.07, Population(1000, True), 3, 2),
         parts=(Rank(4, 0.04, Population(100), 3, 2),),
         push=Push(0.4, None, (0.2, 0.375), 0.6, 0.05, 0.7),
         tied=tied_row(0.25, 3, "model"),
         checks=(TableCheck(1, 40, 2, 20, 18, 0.95, 0.3), TableCheck(2, 30, 0)),
         unchecked=1,
         key="abc",
-        lacks_beside=False,
+        lacks_second_rank=False,
     ) == read_panel_evidence(config, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
 
 
@@ -192,7 +192,7 @@ def test_what_the_summary_lacks_is_not_made_up() -> None:
     found = read_panel_evidence(ASKED, index_rows(pa.Table.from_pylist(kept, SUMMARY)))
     assert found is not None
     assert Push(0.4, 3, None, None, SMALLEST, 0.0) == found.push
-    assert (found.beside, found.lacks_beside, found.tied) == (None, False, None)
+    assert (found.second_rank, found.lacks_second_rank, found.tied) == (None, False, None)
     assert (found.checks, found.unchecked, found.key) == ((), 0, "")
     more = pa.Table.from_pylist([*rows, made(TWICE, 0.0, 9, table=1, key="a")], SUMMARY)
     checked = read_panel_evidence(ASKED, index_rows(more))
@@ -202,11 +202,11 @@ def test_what_the_summary_lacks_is_not_made_up() -> None:
     assert [Rank(1, 1 / 101, Population(101), 1), Rank(5, 5 / 101, Population(101), 1)] == [*found.parts]
     lacks = read_panel_evidence(LAYER, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
     assert lacks is not None
-    assert (lacks.beside, lacks.lacks_beside, lacks.parts) == (None, True, ())
+    assert (lacks.second_rank, lacks.lacks_second_rank, lacks.parts) == (None, True, ())
     rows.append(made(BY_WEIGHTS, 9.0, 1, 0.09, others=99))
     weighed = read_panel_evidence(LAYER, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
     assert weighed is not None
-    assert (Rank(9, 0.09, Population(100), 1), False) == (weighed.beside, weighed.lacks_beside)
+    assert (Rank(9, 0.09, Population(100), 1), False) == (weighed.second_rank, weighed.lacks_second_rank)
     for missing in (RANK, PUSH, OTHERS):
         less = [row for row in rows if row["metric"] != missing]
         assert read_panel_evidence(ASKED, index_rows(pa.Table.from_pylist(less, SUMMARY))) is None
@@ -254,8 +254,8 @@ def test_the_reason_of_an_answer_ends_its_sentence(
     golden(said.sentence)
     assert [LIMITS in said.limits, BESIDE_LIMITS in said.limits, WEIGHT_LIMITS in said.limits] == [
         True,
-        evidence.beside is not None and config is REFERENCE,
-        evidence.beside is not None and config is LAYER,
+        evidence.second_rank is not None and config is REFERENCE,
+        evidence.second_rank is not None and config is LAYER,
     ]
 
 
