@@ -65,8 +65,8 @@ def _explain_copies(question: Continued, copies: Copies) -> str:
     assert copies.control is not None
     return (
         f"Given the first {question.prefix} tokens of a document, a model that was trained on it continues word for "
-        f"word with the next {question.suffix} in {number_per_hundred(copies.trained_models['estimate'])} of 100 cases, "
-        f"and a control model in {number_per_hundred(copies.control['estimate'])}."
+        f"word with the next {question.suffix} in {number_per_hundred(copies.trained_models['estimate'])} of 100 "
+        f"cases, and a control model in {number_per_hundred(copies.control['estimate'])}."
     )
 
 

@@ -75,7 +75,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The canary-free training on which self-influence is traced, that of every image, and the selection of canaries."""
+    """The canary-free training on which self-influence is traced, that of every image, and the choice of canaries."""
 
     training: Training
     influence: Job

@@ -103,8 +103,8 @@ def _explain_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
     return (
         f"Models that saw {carried} in a single training image assign that image’s label "
         f"{format_factor(effect['estimate'])} times the usual probability when a new image shows {evaluated} "
-        f"({interval}, {describe_sample(effect)}; 1 would mean no memory). The comparison models were trained identically, but "
-        "without that feature."
+        f"({interval}, {describe_sample(effect)}; 1 would mean no memory). The comparison models were trained "
+        "identically, but without that feature."
     )
 
 
