@@ -121,21 +121,21 @@ LAYER = with_settings(ASKED, {"judged_by": "first_layer", "given.label": 3})
         (ASKED, APART, "not detected"),  # look-alikes alone accuse nobody
         (ASKED, {"tied": tied_row(0.051, 1, "model")}, "not assessable"),
         (ASKED, {"tied": tied_row(0.051, 1, "model"), "rank": SMALL} | APART, "memorised"),
-        (REFERENCE, {"tied": tied_row(0.051, 1, "model"), "beside": LARGE}, "not assessable"),
+        (REFERENCE, {"tied": tied_row(0.051, 1, "model"), "second_rank": LARGE}, "not assessable"),
         (ASKED, {"tied": tied_row(0.05, 1, "model")}, "not detected"),
         (ASKED, {"push": replace(CLEAR.push, upper=SMALLEST)}, "undecided"),
         (ASKED, {"push": replace(CLEAR.push, upper=None)}, "undecided"),
         (ASKED, {"push": replace(CLEAR.push, power=0.7999)}, "undecided"),
-        (REFERENCE, {"beside": LARGE}, "not detected"),
-        (REFERENCE, {"beside": SMALL} | APART, "memorised"),  # whatever its rank in the family
-        (REFERENCE, {"beside": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
-        (REFERENCE, {"beside": LARGE, "rank": SMALL} | APART, "undecided"),
-        (REFERENCE, {"lacks_beside": True}, "undecided"),
-        (REFERENCE, {"lacks_beside": True, "rank": SMALL} | APART, "undecided"),
-        (ASKED, {"beside": SMALL, "rank": LARGE} | APART, PARTLY),  # a rule of references alone
-        (LAYER, {"beside": LARGE}, "not detected"),
-        (LAYER, {"beside": SMALL} | APART, "memorised"),
-        (LAYER, {"beside": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
+        (REFERENCE, {"second_rank": LARGE}, "not detected"),
+        (REFERENCE, {"second_rank": SMALL} | APART, "memorised"),  # whatever its rank in the family
+        (REFERENCE, {"second_rank": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
+        (REFERENCE, {"second_rank": LARGE, "rank": SMALL} | APART, "undecided"),
+        (REFERENCE, {"lacks_second_rank": True}, "undecided"),
+        (REFERENCE, {"lacks_second_rank": True, "rank": SMALL} | APART, "undecided"),
+        (ASKED, {"second_rank": SMALL, "rank": LARGE} | APART, PARTLY),  # a rule of references alone
+        (LAYER, {"second_rank": LARGE}, "not detected"),
+        (LAYER, {"second_rank": SMALL} | APART, "memorised"),
+        (LAYER, {"second_rank": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
         (LAYER, {"rank": SMALL} | APART, PARTLY),  # without the rank by weights none accuses
         (TABLE, {"checks": (TableCheck(1, 40, 0),)}, "not detected"),
         (TABLE, {"checks": (TableCheck(1, 40, 1),)}, "not assessable"),
@@ -213,7 +213,7 @@ def test_what_the_summary_lacks_is_not_made_up() -> None:
 
 
 def test_evidence_with_a_small_rank_is_not_clear() -> None:
-    ranks = [{}, {"rank": SMALL}, {"beside": SMALL}, {"beside": LARGE}]
+    ranks = [{}, {"rank": SMALL}, {"second_rank": SMALL}, {"second_rank": LARGE}]
     assert [replace(CLEAR, **each).is_clear for each in ranks] == [True, False, False, True]
 
 
@@ -239,10 +239,10 @@ def test_a_table_that_no_model_says_is_doubted(golden: Golden, changes: dict[str
         (ASKED, {"push": replace(CLEAR.push, upper=0.25)}),
         (ASKED, {"push": replace(CLEAR.push, power=0.79)}),
         (ASKED, {"tied": tied_row(0.5, 1, "model")}),
-        (REFERENCE, {"lacks_beside": True}),
-        (REFERENCE, {"beside": Rank(70, 0.07, Population(1000, True), 1, 2), "rank": SMALL}),
-        (REFERENCE, {"beside": Rank(7, 0.05, Population(100), 1, 2)} | APART),
-        (LAYER, {"beside": Rank(70, 0.07, Population(100), 1)}),
+        (REFERENCE, {"lacks_second_rank": True}),
+        (REFERENCE, {"second_rank": Rank(70, 0.07, Population(1000, True), 1, 2), "rank": SMALL}),
+        (REFERENCE, {"second_rank": Rank(7, 0.05, Population(100), 1, 2)} | APART),
+        (LAYER, {"second_rank": Rank(70, 0.07, Population(100), 1)}),
         (TABLE, {"unchecked": 1}),
     ],
 )  # fmt: skip
