@@ -49,8 +49,8 @@ CASES: tuple[Case[HalvesEvidence], ...] = (
 LIMITS = (
     "The audit describes this way of training on these data, not one particular deployed model. It tests what a model "
     "reveals about a record itself, not about near copies of the record. Records that are not listed are not proven "
-    "safe. If the data set is small, a record may be listed only because training on another record changed the model’s "
-    "answer about it."
+    "safe. If the data set is small, a record may be listed only because training on another record changed the "
+    "model’s answer about it."
 )
 
 
