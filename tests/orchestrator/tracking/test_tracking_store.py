@@ -121,9 +121,7 @@ def test_replaced_database_is_kept_and_its_runs_owed(tmp_path: Path) -> None:
     assert {"mlflow.db.unusable-1", "mlflow.db.unusable-2"} == {entry.split("-j")[0] for entry in os.listdir(tmp_path)}
 
 
-def test_delivery_requires_the_run_in_the_database(
-    tmp_path: Path, copy_database: DatabaseCopier
-) -> None:
+def test_delivery_requires_the_run_in_the_database(tmp_path: Path, copy_database: DatabaseCopier) -> None:
     path = copy_database(tmp_path)
     store = open_store(str(tmp_path / "engram-store"))
     journal = Journal(store.folder("runs", "some"))
