@@ -13,7 +13,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as trying
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tests.support.histories import FATES, SHAPES, Model, Settings, history, shape
+from tests.support.histories import FATES, SHAPES, Model, ScheduleSettings, history, shape
 
 SEARCH = int(os.environ.get("ENGRAM_HISTORIES", "0"))
 SOME = st.lists(st.integers(0, 8), min_size=1, max_size=3)
@@ -31,7 +31,7 @@ class Histories(RuleBasedStateMachine):
         number=st.integers(0, SHAPES - 1),
         stored_numbers=st.sets(st.integers(0, 8)),
         settings=st.builds(
-            Settings,
+            ScheduleSettings,
             slots=st.integers(1, 3),
             gpus=st.integers(0, 2),
             sharers=st.sampled_from((1, 4)),
@@ -40,7 +40,7 @@ class Histories(RuleBasedStateMachine):
             seconds=st.booleans(),
         ),
     )
-    def begin(self, number: int, stored_numbers: set[int], settings: Settings) -> None:
+    def begin(self, number: int, stored_numbers: set[int], settings: ScheduleSettings) -> None:
         plan = shape(number)
         self.model = Model(plan, settings, [key for i, key in enumerate(plan.jobs) if i in stored_numbers])
 
