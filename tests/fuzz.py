@@ -28,7 +28,7 @@ sys.path.append(str(Path(__file__).parent / "toys"))  # as the tests have it
 
 from orchestrator.spec import audits
 from orchestrator.spec.fields import field_types
-from tests.support.shell import Here, Said
+from tests.support.shell import CommandResult, Here
 
 CODES = (0, 1, 2, 3, 130)
 LINES = 4  # on standard error, of what is refused as bad usage
@@ -158,7 +158,7 @@ class Finding:
     arguments: Sequence[str]
     env: Mapping[str, str]
     problem: str
-    said: Said | None
+    said: CommandResult | None
 
     def __str__(self) -> str:
         words = " ".join(f"{each[:80]!r}" for each in self.arguments)
@@ -479,7 +479,7 @@ class Place:
     def tried(self, arguments: Sequence[str], env: Mapping[str, str]) -> tuple[int | None, Finding | None]:
         """The exit code of a line, and what was wrong with it."""
         self.here.env = dict(env)
-        said: Said | None = None
+        said: CommandResult | None = None
         try:
             with watched():
                 said = self.here.run(*arguments)
@@ -492,7 +492,7 @@ class Place:
         self._restore()
         return said and said.returncode, Finding(arguments, env, problem, said) if problem else None
 
-    def _problem(self, said: Said) -> str:
+    def _problem(self, said: CommandResult) -> str:
         if said.returncode not in CODES:
             return f"exit code {said.returncode}"
         for word in BAD:

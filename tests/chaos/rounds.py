@@ -26,7 +26,7 @@ from orchestrator.run_folder.tables import KEYS, flatten_table
 from orchestrator.store import Store, entry, open_store
 from orchestrator.store.lease import DRIVERS, LEASE
 from tests.support.forks import Fork
-from tests.support.shell import Here, Said, Shell
+from tests.support.shell import CommandResult, Here, Shell
 
 Process = subprocess.Popen[str] | Fork
 HANGING = 400.0  # seconds after which a command counts as hanging
@@ -136,14 +136,14 @@ class Round:
         fields = (*self.subject.fields, "--address", self.address, *self.options)
         return self.command("run", self.subject.name, *fields, prefix=prefix, **variables)
 
-    def end(self, process: Process) -> Said:
+    def end(self, process: Process) -> CommandResult:
         """The output of a command until it ends. A traceback is a problem."""
         try:
-            result = Said(*process.communicate(timeout=HANGING), process.wait(timeout=HANGING))
+            result = CommandResult(*process.communicate(timeout=HANGING), process.wait(timeout=HANGING))
         except subprocess.TimeoutExpired:
             process.kill()
             self.problems.append("a command hangs")
-            return Said("", "", -1)
+            return CommandResult("", "", -1)
         for line in result.stderr.splitlines():
             if any(word in line for word in BAD):
                 self.problems.append(f"said: {result.stderr[-1500:]}")

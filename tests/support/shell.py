@@ -26,7 +26,7 @@ OWN_VARIABLES = ("ENGRAM_STORE", "ENGRAM_RUNS", "ENGRAM_DATA", "ENGRAM_CACHE", "
 STARTED: list[subprocess.Popen[str] | Fork] = []  # by this test; a failed test may leave some waiting
 
 
-class Said(NamedTuple):
+class CommandResult(NamedTuple):
     """The output of a command and its exit code."""
 
     stdout: str
@@ -48,9 +48,9 @@ class Shell:
         quiet = {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off"}
         self.env = inherited | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"} | quiet
 
-    def __call__(self, *arguments: str, code: int = 0) -> Said:
+    def __call__(self, *arguments: str, code: int = 0) -> CommandResult:
         run = self.start(*arguments)
-        result = Said(*run.communicate(timeout=HANGING), run.returncode)
+        result = CommandResult(*run.communicate(timeout=HANGING), run.returncode)
         assert code == result.returncode, result.stderr + result.stdout
         return result
 
@@ -69,10 +69,10 @@ class Shell:
         STARTED.append(run)
         return run
 
-    def script(self, code: str, *arguments: str) -> Said:
+    def script(self, code: str, *arguments: str) -> CommandResult:
         """The output of `python -c` with this code."""
         run = self.python("-c", code, *arguments)
-        return Said(*run.communicate(timeout=HANGING), run.returncode)
+        return CommandResult(*run.communicate(timeout=HANGING), run.returncode)
 
     def results(self) -> list[Path]:
         return results(self.folder)
@@ -117,7 +117,7 @@ class Here:
         self.folder = folder
         self.env: dict[str, str] = {}
 
-    def __call__(self, *arguments: str, code: int = 0) -> Said:
+    def __call__(self, *arguments: str, code: int = 0) -> CommandResult:
         result = self.run(*arguments)
         assert code == result.returncode, result
         return result
@@ -125,14 +125,14 @@ class Here:
     def json(self, *arguments: str, code: int = 0) -> Any:
         return json.loads(self(*arguments, "--json", code=code).stdout)
 
-    def into(self, path: str, *arguments: str) -> Said:
+    def into(self, path: str, *arguments: str) -> CommandResult:
         """Run the command with its standard output opened on a path."""
         from orchestrator.cli.streams import Output
 
         with open(path, "wb") as file:
             return self.run(*arguments, stdout=io.TextIOWrapper(Output(file.fileno(), "w", closefd=False)))
 
-    def run(self, *arguments: str, stdout: TextIO | None = None) -> Said:
+    def run(self, *arguments: str, stdout: TextIO | None = None) -> CommandResult:
         """Run the command, whatever its exit code."""
         from orchestrator.cli import main
 
@@ -155,7 +155,7 @@ class Here:
                 for number, handler in handlers.items():
                     signal.signal(number, handler)
         assert isinstance(end.value.code, int)
-        return Said(out.getvalue(), err.getvalue(), end.value.code)
+        return CommandResult(out.getvalue(), err.getvalue(), end.value.code)
 
     def module(self, name: str, *arguments: str) -> str:
         """The output of `python -m name`, run in this process; fails if it warns or writes to stderr."""
