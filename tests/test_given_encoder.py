@@ -276,7 +276,7 @@ def test_references_are_trained_here_and_the_encoder_has_a_rank_among_them(here:
         (("given.interface.gives=logits",), 2, "gives"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, here: Here) -> None:
+def test_invalid_settings_give_one_line_error(settings: tuple[str, ...], code: int, says: str, here: Here) -> None:
     told = here(*RUN, *settings, code=code).stderr
     assert says in told
     assert len(refusals(told)) == 1

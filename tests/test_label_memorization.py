@@ -131,7 +131,7 @@ def test_the_tables_and_the_summary_say_the_same(engram: Here, audit: Any) -> No
         (("unseen=true", "examples=800"), 1, "digits has the training images 0 to 1436, but not 800 to 1599"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(engram: Here, settings: tuple[str, ...], code: int, says: str) -> None:
+def test_invalid_settings_give_one_line_error(engram: Here, settings: tuple[str, ...], code: int, says: str) -> None:
     said = engram(*RUN, "--preset", "smoke", *settings, code=code).stderr
     assert says in said
     assert len(refusals(said)) == 1
