@@ -64,7 +64,7 @@ for number, command in enumerate(json.load(open(sys.argv[1]))):
 
 
 class Tree:
-    """A checkout that answers commands in a separate folder. The checkout is imported instead of the installed package."""
+    """A checkout that answers commands in a separate folder. Its own code is imported, not the installed package."""
 
     def __init__(self, code: Path, folder: Path) -> None:
         self.code, self.folder, self.commands = code, folder, 0
@@ -192,7 +192,11 @@ def describe(base: Mapping[str, str], differences: Mapping[str, Sequence[str]], 
     counts = Counter(name.split()[0] for name in base)
     lines = [f"{', '.join(f'{count} of {kind}' for kind, count in sorted(counts.items()))} compared"]
     for kind, names in differences.items():
-        lines += ["", f"{kind}: {len(names)} of {counts[kind]} differ", *(f"  {each}" for each in names[:limit])]
+        lines += [
+            "",
+            f"{kind}: {len(names)} of {counts[kind]} differ",
+            *(f"  {difference}" for difference in names[:limit]),
+        ]
     return "\n".join(lines)
 
 

@@ -325,18 +325,20 @@ class Trial:
     def try_mutants(self, items: Sequence[pytest.Item], limit: int) -> None:
         """Try the changes in turn, print the survivors, and finally the score."""
         equivalent = {line.split("  # ")[0] for line in EQUIVALENT.read_text().splitlines()}
-        survived = equivalent_count = 0
+        survived = excused = 0
         for mutant in self.chosen:
             items = sorted(items, key=lambda item: -self.noticed[item.nodeid])
             if not self.run(items, mutant, limit):
                 continue
             survived += 1
-            equivalent_count += (description := self.place.describe(mutant)) in equivalent
+            excused += (description := self.place.describe(mutant)) in equivalent
             if description not in equivalent:
                 say(f"{mutant.line}: {description}")
-        noticed, relevant = len(self.chosen) - survived, len(self.chosen) - equivalent_count
-        summary = f"{self.place.module.relative_to(self.place.folder)}: {len(self.chosen)} changes, {equivalent_count} equivalent"
-        say(f"{summary}; noticed {noticed} of {relevant} ({noticed / max(relevant, 1):.1%})")
+        noticed, relevant = len(self.chosen) - survived, len(self.chosen) - excused
+        heading = (
+            f"{self.place.module.relative_to(self.place.folder)}: {len(self.chosen)} changes, {excused} equivalent"
+        )
+        say(f"{heading}; noticed {noticed} of {relevant} ({noticed / max(relevant, 1):.1%})")
 
     def run(self, items: Sequence[pytest.Item], mutant: Mutant | None, limit: int = 0) -> bool:
         """Run the tests in a fork with `limit` seconds of processor time (0: no limit). Returns whether all pass."""
@@ -387,15 +389,15 @@ def main() -> int:
     parser.add_argument("--fast", type=float, default=math.inf, help="leave out tests of more seconds than these")
     parser.add_argument("--sample", type=int, help="try this number of changes, drawn evenly, instead of all")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
-    asked = parser.parse_args()
+    parsed = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    module = Path(asked.module)
-    tests = asked.tests or [f"tests/{module.parent}/test_{module.name}"]
+    module = Path(parsed.module)
+    tests = parsed.tests or [f"tests/{module.parent}/test_{module.name}"]
     with tempfile.TemporaryDirectory(prefix="engram-mutation-") as folder:
-        workplace = Workplace(Path(folder), asked.module)
-        candidates = mutants(workplace.source.decode(), asked.decisions)
-        is_complete = asked.sample is None or asked.sample >= len(candidates)
-        selected = candidates if is_complete else sorted(random.Random(asked.seed).sample(candidates, asked.sample))
+        workplace = Workplace(Path(folder), parsed.module)
+        candidates = mutants(workplace.source.decode(), parsed.decisions)
+        is_complete = parsed.sample is None or parsed.sample >= len(candidates)
+        selected = candidates if is_complete else sorted(random.Random(parsed.seed).sample(candidates, parsed.sample))
         workplace.enter()
         import pytest
 
@@ -408,7 +410,7 @@ def main() -> int:
             "no:cacheprovider",
             "--hypothesis-seed=0",
         ]
-        return int(pytest.main([*options, *tests], [Trial(workplace, selected, asked.fast)]))
+        return int(pytest.main([*options, *tests], [Trial(workplace, selected, parsed.fast)]))
 
 
 def say(line: str) -> None:

@@ -59,7 +59,7 @@ def begin(folder: Path, binaries: Path) -> subprocess.Popen[str]:
 
 
 def signal_at(moment: int, binaries: Path, tmp_path: Path) -> tuple[list[str], bool]:
-    """The signals that the driver got if one came at this moment after the script was ready, and whether it had begun."""
+    """The signals that the driver got if one came this long after the script was ready, and whether it had begun."""
     folder = tmp_path / str(moment)
     job = begin(folder, binaries)
     while not (folder / "ready").exists():
