@@ -161,7 +161,7 @@ def read_delimited(
 def match_names(
     header: Iterable[str], known_names: Iterable[str], pattern: re.Pattern[str] | None = None
 ) -> tuple[str, ...]:
-    """Return the names of a header without spaces around them, in the known spelling or, for the pattern, lower case."""
+    """Return the names of a header without outer spaces, in the known spelling or, for the pattern, lower case."""
     spelling = {name.casefold(): name for name in known_names}
     matched = []
     for name in map(str.strip, header):
