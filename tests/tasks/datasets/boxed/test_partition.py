@@ -263,7 +263,7 @@ def with_copies(of: PicturesInMemory, copies: Mapping[int, int], words: Sequence
 def parts_of_rows(of: BoxedPictures, parts: Parts) -> list[set[str]]:
     """The parts that each picture is in."""
     found: list[set[str]] = [set() for _ in of.ids]
-    for name, rows in parts.there.items():
+    for name, rows in parts.rows_by_part.items():
         for row in rows:
             found[row].add(name)
     return found
