@@ -66,6 +66,10 @@ def activate(layers: Layers, x: Tensor, number: int, rate: float, regularisers: 
 Shape = tuple[int, int, int]  # of images: height, width, channels
 
 
+def _scale_count(count: int, width: float) -> int:
+    return max(1, math.floor(width * count + 0.5))
+
+
 @dataclass(frozen=True)
 class Hidden:
     """The hidden layers of a network: convolutions of 3x3 without padding, then dense layers.
@@ -79,9 +83,8 @@ class Hidden:
 
     def times(self, width: float) -> Hidden:
         """Return the layers with scaled channels and units, rounded to integers (half up), at least 1."""
-        channels, units = (
-            tuple(max(1, math.floor(width * count + 0.5)) for count in counts) for counts in (self.channels, self.units)
-        )
+        channels = tuple(_scale_count(count, width) for count in self.channels)
+        units = tuple(_scale_count(count, width) for count in self.units)
         return Hidden(channels, units, self.pooled)
 
     def products(self, shape: Shape, outputs: int) -> int:

@@ -27,11 +27,10 @@ def logits(architecture: Architecture, models: Sequence[Weights], images: NDArra
     with exactly(target_device), torch.inference_mode():
         for first in range(0, len(models), together):
             group = models[first : first + together]
-            tensors = {
-                # Copied, because torch has no read-only tensors.
-                name: torch.from_numpy(np.stack([weights[name] for weights in group])).to(target_device)
-                for name in architecture.weights
-            }
+            tensors = {}
+            for name in architecture.weights:
+                stack = np.stack([weights[name] for weights in group])  # copied: torch has no read-only tensors
+                tensors[name] = torch.from_numpy(stack).to(target_device)
             for start in range(0, len(images), ROWS_AT_ONCE):
                 rows = torch.from_numpy(np.array(images[start : start + ROWS_AT_ONCE])).to(target_device)
                 pixels = rows.flatten(1).to(torch.float32).mul_(1 / 255)

@@ -44,10 +44,9 @@ def squared_gradients(
     with exactly(target_device):
         for first in range(0, len(models), together):
             group = models[first : first + together]
-            tensors = {
-                name: torch.from_numpy(np.stack([weights[name] for weights in group])).to(target_device)
-                for name in architecture.weights
-            }
+            tensors = {}
+            for name in architecture.weights:
+                tensors[name] = torch.from_numpy(np.stack([weights[name] for weights in group])).to(target_device)
             size = max(1, row_limit // len(group))
             for start in range(0, len(images), size):
                 pixels = torch.from_numpy(np.array(images[start : start + size])).to(target_device).flatten(1)

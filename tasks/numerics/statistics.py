@@ -125,8 +125,9 @@ def crossed_proportion(first: ArrayLike, second: ArrayLike, confidence: float = 
         clustered_proportion(first_values, len(second_values), confidence),
         clustered_proportion(second_values, len(first_values), confidence),
     ]
-    lows, highs = ([getattr(estimate, end) for estimate in estimates] for end in ("low", "high"))
-    if None in lows:
+    lows = [estimate.low for estimate in estimates if estimate.low is not None]
+    highs = [estimate.high for estimate in estimates if estimate.high is not None]
+    if len(lows) < len(estimates):
         return Estimate(None, None, None, len(first_values))
     return Estimate(estimates[0].value, min(lows), max(highs), len(first_values))
 
