@@ -116,7 +116,7 @@ def test_every_partition_follows_the_rules(classes: list[tuple[int, int]], size:
     assert not set(parts.rows_to_attack("A").tolist()) & b
     assert not set(parts.rows_to_attack("B").tolist()) & a
     for name in TRAINED:
-        if name in parts.missing:
+        if name in parts.missing_reasons:
             continue
         assert [size] * len(classes) == per_class(images, parts.rows(name))
         if name.startswith("other"):
