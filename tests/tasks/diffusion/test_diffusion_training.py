@@ -102,27 +102,18 @@ def test_training_is_a_function_of_its_seed() -> None:
     assert not equal(first, other_seed)
 
 
-<<<<<<< HEAD
 def test_chain_equals_unbroken_training() -> None:
     saved_states: list[bytes] = []
     with checkpoints.use_links([Link(leave=saved_states.append)]):
-        fit_diffusion(replace(TINY, epochs=2), *random_images(), of="these")
+        fit_diffusion(replace(TINY, epochs=2), *random_images(), source="these")
     state_requests: list[str] = []
-=======
-def test_a_chain_ends_as_the_unbroken_training_does() -> None:
-    left: list[bytes] = []
-    with checkpoints.use_links([Link(leave=left.append)]):
-        fit_diffusion(replace(TINY, epochs=2), *some(), source="these")
-    given: list[str] = []
->>>>>>> main
 
     def states() -> list[bytes]:
         state_requests.append("requested")
         return saved_states
 
     with checkpoints.use_links([Link(given=states)]):
-<<<<<<< HEAD
-        continued = fit_diffusion(TINY, *random_images(), of="these")
+        continued = fit_diffusion(TINY, *random_images(), source="these")
     assert state_requests == ["requested"]
     assert equal(continued, fit_diffusion(TINY, *random_images()))
 
@@ -131,23 +122,9 @@ def test_state_of_other_vectors_is_ignored() -> None:
     saved_states: list[bytes] = []
     images, vectors = random_images()
     with checkpoints.use_links([Link(leave=saved_states.append)]):
-        fit_diffusion(replace(TINY, epochs=2), images, vectors[::-1], of="others")
-    with checkpoints.use_links([Link(given=lambda: saved_states)]):
-        assert equal(fit_diffusion(TINY, images, vectors, of="these"), fit_diffusion(TINY, images, vectors))
-=======
-        continued = fit_diffusion(TINY, *some(), source="these")
-    assert given == ["asked"]
-    assert equal(continued, fit_diffusion(TINY, *some()))
-
-
-def test_a_state_of_other_vectors_is_not_continued_from() -> None:
-    left: list[bytes] = []
-    images, vectors = some()
-    with checkpoints.use_links([Link(leave=left.append)]):
         fit_diffusion(replace(TINY, epochs=2), images, vectors[::-1], source="others")
-    with checkpoints.use_links([Link(given=lambda: left)]):
+    with checkpoints.use_links([Link(given=lambda: saved_states)]):
         assert equal(fit_diffusion(TINY, images, vectors, source="these"), fit_diffusion(TINY, images, vectors))
->>>>>>> main
 
 
 def test_vectors_are_standardised() -> None:
