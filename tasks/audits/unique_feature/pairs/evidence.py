@@ -60,7 +60,7 @@ class Calls:
         return self.largest is not None and self.largest > SMALLEST
 
     @property
-    def beyond_p(self) -> float | None:
+    def excess_p(self) -> float | None:
         """The p-value of the number of small ranks; None if it is unknown."""
         return None if self.excess is None or self.share_seeds else self.excess["p_value"]
 
