@@ -173,7 +173,7 @@ def learner(criterion: Criterion, network: Network, projector: tuple[int, ...], 
         case BarlowTwins():
             return Joint(network, partial(barlow_twins, criterion))
         case BYOL():
-            with drawn_from(seed, "predictor", place=torch.device("cpu")):
+            with drawn_from(seed, "predictor", device=torch.device("cpu")):
                 predictor = perceptron(projector[-1], criterion.predictor or projector)
             return Predicting(criterion, network, predictor)
         case DINO():
@@ -319,7 +319,7 @@ class Classifying:
 
 def tuning(network: Network, classes: int, seed: int) -> Classifying:
     """Classification by a linear layer on the backbone, trained together; the projector is unchanged."""
-    with drawn_from(seed, "linear layer", place=torch.device("cpu")):
+    with drawn_from(seed, "linear layer", device=torch.device("cpu")):
         layer = nn.Linear(network.features, classes)
     network.projector.requires_grad_(False)
     modules = nn.ModuleDict({"encoder": network, "layer": layer})

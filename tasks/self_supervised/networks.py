@@ -155,7 +155,7 @@ def transformer(name: str, resolution: int) -> tuple[nn.Module, int]:
 
 def initial_network(config: EncoderConfig, classes: int, seed: int) -> Network:
     """The network on the CPU; its initial weights are a function of the seed."""
-    with drawn_from(seed, "initial weights", place=torch.device("cpu")):
+    with drawn_from(seed, "initial weights", device=torch.device("cpu")):
         return Network(config, classes)
 
 

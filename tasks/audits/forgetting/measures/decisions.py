@@ -255,7 +255,7 @@ def _given_accuracy_rows(judged: Sequence[Row], about: About) -> Iterator[Row]:
         if target["source"] != "training" and target["accuracy"] is not None:
             accuracy = statistics.proportion(round(target["accuracy"] * target["controls"]), target["controls"])
             model_name = f"given model {target['name']}"
-            yield accuracy_row(accuracy, "the control set", about.chance, "image", of=model_name)
+            yield accuracy_row(accuracy, "the control set", about.chance, "image", model_name=model_name)
 
 
 def tie_rows(target: Row) -> Iterator[Row]:

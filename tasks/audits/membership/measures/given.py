@@ -308,7 +308,7 @@ def rank_rows(tables: Tables, about: About) -> Iterator[Row]:
     right = table["right"]
     if not right.null_count:
         accuracy = statistics.proportion(int(np.count_nonzero(right.to_numpy())), len(right))
-        yield accuracy_row(accuracy, "records", about.chance, "record", of=GIVEN)
+        yield accuracy_row(accuracy, "records", about.chance, "record", model_name=GIVEN)
 
 
 def found_row(table: pa.Table, about: About) -> Row:

@@ -99,7 +99,7 @@ def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
             right = proportion(table["right"], table["labelled"])
             yield row(LABELS, setting, right, "picture", stated, p)
             whose = f"model of table {setting['table']}"
-            yield accuracy_row(right, "labelled pictures", about.chance, "picture", of=whose)
+            yield accuracy_row(right, "labelled pictures", about.chance, "picture", model_name=whose)
 
 
 MEASURE = Measure("touched", TOUCHED, plan, rows)
