@@ -68,7 +68,7 @@ def line(tally: RunProgress) -> str:
 
 
 @contextlib.contextmanager
-def watching(live: bool | None = None, tell: Callable[[str], None] = say) -> Iterator[Callable[[Event], None]]:
+def watching(live: bool | None = None, print_line: Callable[[str], None] = say) -> Iterator[Callable[[Event], None]]:
     """An observer for a run, with its display while the context lasts.
 
     `live` draws on the terminal; this is the default if stderr is a terminal with control codes. Otherwise lines go to
@@ -76,7 +76,7 @@ def watching(live: bool | None = None, tell: Callable[[str], None] = say) -> Ite
     """
     tally = RunProgress()
     is_display = supports_colour(sys.stderr) if live is None else live
-    with _live(tally) if is_display else _plain(tally, tell) as note:
+    with _live(tally) if is_display else _plain(tally, print_line) as note:
 
         def observe(event: Event) -> None:
             with contextlib.suppress(Exception):  # a closed pipe, an event of another version
@@ -88,33 +88,33 @@ def watching(live: bool | None = None, tell: Callable[[str], None] = say) -> Ite
 
 
 @contextlib.contextmanager
-def _plain(tally: RunProgress, tell: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
-    over = threading.Event()
+def _plain(tally: RunProgress, print_line: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+    end_event = threading.Event()
 
     def report() -> None:
         with contextlib.suppress(Exception):
             last_line, last_time = "", time.monotonic()
-            while not over.wait(min(LOOK, SECONDS)):
+            while not end_event.wait(min(LOOK, SECONDS)):
                 step = tally.step
                 if step != last_line and (not step or tally.in_step >= SLOW):
                     last_line = step
                     if step:
-                        tell(step)
+                        print_line(step)
                 elif tally.planned and not step and not tally.over and time.monotonic() - last_time >= SECONDS:
                     last_time = time.monotonic()
-                    tell(line(tally))
+                    print_line(line(tally))
 
     thread = threading.Thread(target=report, name="progress", daemon=True)
     thread.start()
     try:
-        yield tell
+        yield print_line
     finally:
-        over.set()
+        end_event.set()
         thread.join()
         tally.take({"event": "step", "step": ""})
         with contextlib.suppress(Exception):
             if tally.planned:
-                tell(line(tally))
+                print_line(line(tally))
 
 
 @contextlib.contextmanager
