@@ -42,14 +42,15 @@ RAN_OUT: Mapping[MemoryKind, str] = {"host": "the host's memory ran out", "devic
 class Item:
     """One job of a call: `function` is `module:name`, `config` plain data, `inputs` keys.
 
-    A link may continue from the checkpoints of the links `before` it, nearest first, and `leaves` its own for the next.
+    A link may continue from the checkpoints of the links before it (`earlier_keys`, nearest first), and `leaves` its
+    own for the next.
     """
 
     key: str
     function: str
     config: Any
     inputs: tuple[str, ...] = ()
-    before: tuple[str, ...] = ()
+    earlier_keys: tuple[str, ...] = ()
     leaves: bool = False
     source: str = ""  # the digest of the function's files, if they are the user's
 
@@ -179,11 +180,11 @@ def perform(call: Call, store: Store) -> Finished:
     states = Checkpoints(store, call.keep)
     context = compute_context.ComputeContext(call.way, call.members, call.sharers, settle, max(1, int(call.gpus)))
     hardware.reset_peak_memory()
-    with ExitStack() as opened:
-        printed = opened.enter_context(keep_printed())
-        opened.enter_context(use_stand_ins(call.stand_ins))
-        notes = opened.enter_context(compute_context.use_context(context))
-        source = opened.enter_context(open_source({item.function: item.source for item in call.items}))
+    with ExitStack() as contexts:
+        printed = contexts.enter_context(keep_printed())
+        contexts.enter_context(use_stand_ins(call.stand_ins))
+        notes = contexts.enter_context(compute_context.use_context(context))
+        source = contexts.enter_context(open_source({item.function: item.source for item in call.items}))
         for item, seconds, result in _results(ready, states):
             problem = source.problem()
             if problem is not None and isinstance(result, pa.Table):
@@ -213,7 +214,7 @@ class Checkpoints:
         return Link(lambda: self._earlier_states(item), (lambda data: self._leave(item, data)) if is_wanted else None)
 
     def _earlier_states(self, item: Item) -> Iterator[bytes]:
-        for key in item.before:
+        for key in item.earlier_keys:
             try:
                 yield self._store.state(key)
             except Absent:
@@ -354,9 +355,14 @@ def _record(item: Item, computation: Computation) -> dict[str, Any]:
 
 
 def _failure_log(text: str, computation: Computation) -> FailureLog:
-    where = device(computation.notes.get("device"))["device"]
+    device_name = device(computation.notes.get("device"))["device"]
     return FailureLog(
-        text, worker=computation.worker, time=now(), device=where, together=computation.together, **computation.printed
+        text,
+        worker=computation.worker,
+        time=now(),
+        device=device_name,
+        together=computation.together,
+        **computation.printed,
     )
 
 

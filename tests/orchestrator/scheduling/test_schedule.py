@@ -619,7 +619,7 @@ def test_a_link_is_sent_once_the_one_before_it_has_ended_with_what_it_may_go_on_
     sent = []
     while call := schedule.next():
         assert schedule.next() is None
-        sent += [(item.key, item.before, item.leaves) for item in call.items]
+        sent += [(item.key, item.earlier_keys, item.leaves) for item in call.items]
         answer(schedule, call)
     assert [
         (first, (), True),
