@@ -166,7 +166,7 @@ def results(
         result = results.export(journal, opened_store, name)
         code = pass_gate(answer_gate, journal, opened_store)
     if result.absent:
-        say(f"{result.absent} of the {result.planned} results behind {name!r} are not available yet")
+        say(f"{result.absent} of the {result.planned_count} results behind {name!r} are not available yet")
     if path is not None:
         results.write(result.table, path)
         say(f"{result.table.num_rows} rows in {out}")
@@ -179,7 +179,7 @@ def results(
     elif search_results.SEARCH in result.table.schema.names:
         verdict.display_trials(rows)
     else:
-        table(rows, [name for name in result.table.schema.names if name not in result.alongside])
+        table(rows, [name for name in result.table.schema.names if name not in result.redundant_columns])
     return code
 
 
