@@ -144,8 +144,8 @@ class Delivery:
         """The child's last message: its remaining `problem` and its `notice`."""
         if self._child is None:
             return {"problem": "its process could not be started"}
-        until = time.monotonic() + STARTING
-        while time.monotonic() < until:
+        deadline = time.monotonic() + STARTING
+        while time.monotonic() < deadline:
             if impatient():
                 return {"problem": "the time was over"}
             try:
@@ -157,7 +157,7 @@ class Delivery:
             answer: dict[str, str] = json.loads(line)
             if "problem" in answer:
                 return answer
-            until = time.monotonic() + SILENT[self.target.remote]
+            deadline = time.monotonic() + SILENT[self.target.remote]
         return {"problem": f"{self.target.public_uri} does not answer"}
 
 
