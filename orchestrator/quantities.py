@@ -100,7 +100,7 @@ def _escape(match: re.Match[str]) -> str:
 def jsonable(value: Any, convert: Callable[[str], str] = str) -> Any:
     """The value in JSON's types: NaN and infinities become null, bytes base64, times ISO 8601.
 
-    Texts and names are passed through `shown`; data that are read back need the default.
+    Texts and names are passed through `convert`; data that are read back need the default.
     """
     if isinstance(value, float):
         return value if math.isfinite(value) else None

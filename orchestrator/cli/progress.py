@@ -72,7 +72,7 @@ def watching(live: bool | None = None, print_line: Callable[[str], None] = say) 
     """An observer for a run, with its display while the context lasts.
 
     `live` draws on the terminal; this is the default if stderr is a terminal with control codes. Otherwise lines go to
-    `tell`.
+    `print_line`.
     """
     tally = RunProgress()
     is_display = supports_colour(sys.stderr) if live is None else live

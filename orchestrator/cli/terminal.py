@@ -87,7 +87,7 @@ def emit(value: Any) -> None:
 
 
 def paragraph(text: str, style: str = "", lead: str = "", prefix: str = "") -> None:
-    """Print a text on stdout, wrapped between words on a terminal; the `lead` after `before` is in a style."""
+    """Print a text on stdout, wrapped between words on a terminal; the `lead` after `prefix` is in a style."""
     lines = wrap_text(printable_lines(text), columns(sys.stdout))
     prefix, lead = printable_lines(prefix), printable_lines(lead)
     if lead and lines[0].startswith(prefix + lead):
@@ -112,7 +112,7 @@ def table(
 ) -> None:
     """Print rows with equal columns as a table on stdout; missing values are blank.
 
-    Columns of numbers, and those in `right`, are right-aligned.
+    Columns of numbers, and those in `right_aligned`, are right-aligned.
     """
     names = list(names or (rows[0] if rows else ()))
     numeric = {name for name in names if any(isinstance(row.get(name), int | float) for row in rows)}
@@ -148,7 +148,7 @@ def cell(value: Any) -> str:
 def summary(rows: Sequence[Mapping[str, Any]], leading_columns: Sequence[str] = ()) -> None:
     """Print the rows of a `summary` table: estimate, its interval, n and unit, null, p, published.
 
-    `before` names further columns, which come first: the varied fields of a sweep.
+    `leading_columns` names further columns, which come first: the varied fields of a sweep.
     """
     table_rows = [
         {name: cell(row.get(name)) for name in leading_columns}
@@ -207,7 +207,7 @@ class Column:
 def align_columns(rows: Sequence[Mapping[str, str]], right_aligned: Collection[str], width: int) -> list[str] | None:
     """The names of the columns and the rows, as lines of at most `width` characters; None if they do not fit.
 
-    The columns are the keys of the rows; those named by `right` are right-aligned.
+    The columns are the keys of the rows; those named by `right_aligned` are right-aligned.
     """
     columns = [
         Column(name, tuple(row[name] for row in rows), name in right_aligned) for name in (rows[0] if rows else ())

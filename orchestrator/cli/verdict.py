@@ -295,7 +295,7 @@ def _indent(texts: Iterable[str]) -> list[str]:
 
 
 def display_trials(rows: Sequence[Row], names: tuple[str, str] = OBJECTIVES, limit: int | None = None) -> None:
-    """Print trials, the first `most` of them, with both objectives under these names and their 95 % intervals."""
+    """Print trials, the first `limit` of them, with both objectives under these names and their 95 % intervals."""
     table_rows = [_trial_row(row, names) for row in rows[:limit]]
     if table_rows:
         table(table_rows, [name for name in table_rows[0] if any(row[name] for row in table_rows)], right_aligned=names)

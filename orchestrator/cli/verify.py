@@ -134,7 +134,7 @@ def _verify_page(
 ) -> int:
     """Check a page; exit code 1 if anything has changed, or if `strict` and anything is unchecked.
 
-    `key` is the public key whose signature the page must have, `named` the store given by --store.
+    `key` is the public key whose signature the page must have, `store_flag` the store given by --store.
     """
     from orchestrator.inspection import page_checks
 

@@ -22,7 +22,7 @@ SMI_SECONDS = 20.0  # for nvidia-smi to answer
 
 @contextmanager
 def variables(values: Mapping[str, str], *other_names: str) -> Iterator[None]:
-    """Set environment variables inside the block; afterwards restore these and the `others`."""
+    """Set environment variables inside the block; afterwards restore these and the `other_names`."""
     earlier_values = {name: os.environ.get(name) for name in (*values, *other_names)}
     os.environ.update(values)
     try:

@@ -69,7 +69,7 @@ class GpuPacking:
         return max(existing_gpus, min(math.ceil(places), math.ceil(worth), MOST_GROWING))
 
     def share(self, ready: int, gpus: int, sent_calls: int = 0) -> int:
-        """The number of ready jobs to send in one call, given the number of calls of the group that are `sent`."""
+        """The number of ready jobs to send in one call, if `sent_calls` calls of the group are already sent."""
         slots = self.slots(gpus)
         even = -(-ready // max(1, slots - sent_calls))
         if self.stack is None:

@@ -221,7 +221,7 @@ def _price_json(price: Price, slots: int) -> dict[str, Any]:
 
 
 def gpus_at(address: str | None, gpu_setting: GpusName = "auto") -> int:
-    """The number of this machine's GPUs that calls can use; 0 if `wanted` is none."""
+    """The number of this machine's GPUs that calls can use; 0 if `gpu_setting` is none."""
     if gpu_setting == "none":
         return 0
     return min(1, environment.count_gpus()) if address == "none" else environment.count_gpus()
