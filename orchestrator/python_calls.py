@@ -134,7 +134,7 @@ def search(
     opened_store = open_store(store_location(spec.store))
     outcome = searching.run(searched, opened_store, search_execution, observe)
     searching.publish_results(outcome, opened_store, search_execution, observe)
-    return replace(open_report(status.find(opened_store, outcome.name), opened_store), note=outcome.left)
+    return replace(open_report(status.find(opened_store, outcome.name), opened_store), note=outcome.stop_reason)
 
 
 @short_traceback

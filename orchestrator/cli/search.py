@@ -122,13 +122,13 @@ def _run_search(
     page, mlflow_page = searching.publish_results(outcome, opened_store, execution, observe)
     display.close()
     resume_command = f"engram search --resume {outcome.name}{store_option(store)}"
-    state = "interrupted" if outcome.left else "finished"
+    state = "interrupted" if outcome.stop_reason else "finished"
     is_undrawn = execution.report and page is None
     code = outcome.exit_code or int(is_undrawn)
     for trial in outcome.failed:
         say(f"failed: trial {trial.number}: {trial.note}")
-    if outcome.left:
-        say(f"not finished: {outcome.left}; continue with: {resume_command}")
+    if outcome.stop_reason:
+        say(f"not finished: {outcome.stop_reason}; continue with: {resume_command}")
     if json:
         emit(verdict.shape(status.status(Journal(opened_store.folder("runs", outcome.name)), opened_store)))
         return code
