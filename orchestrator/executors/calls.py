@@ -192,7 +192,7 @@ def perform(call: Call, store: Store) -> Finished:
             texts = printed.texts() if isinstance(result, Exception) else {}
             computation = Computation(seconds, len(ready), worker, call.sharers, dict(notes), texts)
             compute_context.note()  # clear: notes on this result do not belong to the next
-            outcomes.append(_commit(item, result, computation, store, states.left.pop(item.key, None)))
+            outcomes.append(_commit(item, result, computation, store, states.unstored.pop(item.key, None)))
             if marks(_function_of(item)).many is None:
                 printed.clear()  # neither does the output
     if call.gpus:
@@ -201,10 +201,10 @@ def perform(call: Call, store: Store) -> Finished:
 
 
 class Checkpoints:
-    """The checkpoints that a call's jobs may continue from, and new ones `left` by them until stored, by key."""
+    """The checkpoints that a call's jobs may continue from, and new ones that are not stored yet, by key."""
 
     def __init__(self, store: Store, keep: bool) -> None:
-        self.left: dict[str, bytes] = {}
+        self.unstored: dict[str, bytes] = {}
         self.messages: list[str] = []
         self._store, self._keep = store, keep
 
@@ -223,7 +223,7 @@ class Checkpoints:
                 self.messages.append(f"{error}; {item.key[:12]} continues from an earlier one, or starts again")
 
     def _leave(self, item: Item, data: bytes) -> None:
-        self.left[item.key] = data
+        self.unstored[item.key] = data
 
 
 def _function_of(item: Item) -> Function:

@@ -96,11 +96,11 @@ class TimeLeft:
         clock.
         """
         costs = [(kind.to_do, self._cost(kind)) for kind in self._kinds.values() if kind.to_do]
-        known = [count * cost for count, cost in costs if cost is not None]
-        if not known:
+        known_seconds = [count * cost for count, cost in costs if cost is not None]
+        if not known_seconds:
             return 0.0 if not any(kind.to_do for kind in self._kinds.values()) else None
-        passed = 0.0 if self._at is None else now - self._at
-        return max(0.0, sum(known) / self._concurrency(now) - passed)
+        elapsed = 0.0 if self._at is None else now - self._at
+        return max(0.0, sum(known_seconds) / self._concurrency(now) - elapsed)
 
     def _cost(self, kind: Kind) -> float | None:
         """Seconds of one job: measured in this or earlier runs, else its scaled price, else None."""
@@ -220,8 +220,8 @@ class RunProgress:
         """The number of running jobs, as reported by the driver, or estimated from the slots without a report."""
         if self.over or self.step:
             return 0
-        most = self.slots or 0 if self.told_running is None else self.told_running
-        return max(0, min(most, self.planned - self.there - self.failed))
+        slot_limit = self.slots or 0 if self.told_running is None else self.told_running
+        return max(0, min(slot_limit, self.planned - self.there - self.failed))
 
     @property
     def waiting(self) -> int:
@@ -241,23 +241,23 @@ class RunProgress:
     @property
     def left_in_words(self) -> str:
         """`about 18 min`; `at least` if the time of some jobs is unknown; empty without an estimate, and at the end."""
-        if self.over or not (left := self.left):
+        if self.over or not (seconds_left := self.left):
             return ""
-        return f"{'about' if self._left.whole else 'at least'} {approximate_duration(left)}"
+        return f"{'about' if self._left.whole else 'at least'} {approximate_duration(seconds_left)}"
 
     @property
     def phase(self) -> str:
         """The present activity: `reading data`, `training 3/24`, `measures`; empty if unknown."""
         if self.step or self.over or not self.trainings:
             return self.step
-        at = self.trained + self.models
-        return f"training {at}/{self.trainings}" if at < self.trainings else "measures"
+        trained_models = self.trained + self.models
+        return f"training {trained_models}/{self.trainings}" if trained_models < self.trainings else "measures"
 
     def _lose(self, keys: Iterable[str]) -> None:
         """Count lost results; a result reported by several readers before it is computed again counts once."""
-        lost = set(keys) - self.gone
-        self.gone |= lost
-        self.found_gone += len(lost)
+        lost_keys = set(keys) - self.gone
+        self.gone |= lost_keys
+        self.found_gone += len(lost_keys)
 
     def _time(self, event: Event) -> float:
         return seconds_of(event["time"]) if "time" in event else self.clock()
