@@ -85,7 +85,7 @@ def _collect(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
     """All answers by field, given in advance or typed, each checked alone."""
     from orchestrator.guide import check_answer
 
-    if not _asks():
+    if not _is_interactive():
         _check_answered(
             [
                 field_question.field
@@ -95,7 +95,7 @@ def _collect(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
         )
     collected = {}
     for field_question in guide.situation.asks:
-        if field_question.field in answers or not _asks():
+        if field_question.field in answers or not _is_interactive():
             answer = answers.get(field_question.field, field_question.default)
             check_answer(guide, field_question, answer)
             collected[field_question.field] = answer or (field_question.default if field_question.optional else "")
@@ -109,7 +109,9 @@ def _ask_for(guide: Guide, field_question: Asked, default: str) -> str:
     from orchestrator.guide import check_answer
 
     hint = f"such as {field_question.example}" if field_question.example else ""
-    return _until(field_question.question, default, hint, lambda answer: check_answer(guide, field_question, answer))
+    return _read_answer(
+        field_question.question, default, hint, lambda answer: check_answer(guide, field_question, answer)
+    )
 
 
 def _write_priced(guide: Guide, answers: dict[str, str], file: Path, out: str, store: str | None) -> dict[str, Any]:
@@ -124,7 +126,7 @@ def _write_priced(guide: Guide, answers: dict[str, str], file: Path, out: str, s
         except StoreError:
             raise
         except EngramError as error:
-            if not remaining or not _asks():
+            if not remaining or not _is_interactive():
                 raise
             changed = _ask_again(guide, answers, error)
             if changed == answers:
@@ -206,7 +208,7 @@ def _run(file: Path, next_command: str, store: str | None, run: bool | None, jso
     """Run the file if the user agrees; otherwise print the command that runs it."""
     from orchestrator.cli.run import run as start
 
-    if run is None and _asks():
+    if run is None and _is_interactive():
         run = _choice("run", "Run it now?", {"yes": "", "no": ""}, "no") == "yes"
     if not run:
         show(f"next: {next_command}")
@@ -236,7 +238,7 @@ def _check_answered(fields_without_answer: Sequence[str]) -> None:
         raise SpecError(f"without a terminal these answers are required: {fields}; nothing was written")
 
 
-def _asks() -> bool:
+def _is_interactive() -> bool:
     """Whether questions can be asked: standard input is a terminal."""
     return sys.stdin.isatty()
 
@@ -245,7 +247,7 @@ def _choice(name: str, question: str, choices: Mapping[str, str], default: str =
     """One of the known answers, as typed. Raises SpecError without a terminal."""
     from orchestrator.spec.fields import nearest
 
-    if not _asks():
+    if not _is_interactive():
         raise SpecError(f"--{name} is missing; it must be one of {', '.join(choices)}")
 
     def check(text: str) -> None:
@@ -255,10 +257,10 @@ def _choice(name: str, question: str, choices: Mapping[str, str], default: str =
     for choice, words in choices.items():
         if words:
             say(f"  {choice:<8} {words}")
-    return _until(question, default, ", ".join(choices), check)
+    return _read_answer(question, default, ", ".join(choices), check)
 
 
-def _until(question: str, default: str, hint: str, check: Callable[[str], Any]) -> str:
+def _read_answer(question: str, default: str, hint: str, check: Callable[[str], Any]) -> str:
     """The first answer that the check accepts. Raises its error after TRIES answers that it refuses."""
     for remaining in reversed(range(TRIES)):
         prompt = f"{question} " + (f"({hint}) " if hint else "") + (f"[{default}] " if default else "")

@@ -239,7 +239,7 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
     except (Absent, Damaged) as error:
         raise EngramError(f"an input of {key[:12]} is missing: {error}; resume its run first") from None
     clock = time.perf_counter()
-    with use_context(ComputeContext(_way(store, key))), use_stand_ins(stand_ins):
+    with use_context(ComputeContext(_strategy_of(store, key))), use_stand_ins(stand_ins):
         table = job.function(job.config, inputs)
     seconds = time.perf_counter() - clock
     try:
@@ -281,7 +281,7 @@ def _replace_texts(cell: Any, stand_ins: Mapping[str, str]) -> Any:
     return cell
 
 
-def _way(store: Store, key: str) -> StrategyName:
+def _strategy_of(store: Store, key: str) -> StrategyName:
     """The strategy that computed a stored result; "auto" if its record names none."""
     try:
         way: StrategyName = store.record(key, check=False).get("way", "auto")

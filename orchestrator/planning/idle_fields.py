@@ -186,7 +186,7 @@ class _Keys:
     """The keys of the plans of specifications; the keys of the reference specification are cached."""
 
     def __init__(self, cached_digests: MutableMapping[str, str]) -> None:
-        self._known = cached_digests
+        self._cached_digests = cached_digests
         self._latest: dict[bool, tuple[Spec, list[list[str]]]] = {}  # by scale
 
     def differ(self, reference: Spec, changed: Spec, tiny: bool = False) -> bool:
@@ -200,4 +200,4 @@ class _Keys:
 
     def _compute(self, spec: Spec, tiny: bool) -> list[list[str]]:
         cells = resolve_cells(_with(spec, SCALE, "tiny") if tiny else spec)
-        return [sorted(plan_of(cell).jobs) for cell in pin_cells(cells, self._known)]
+        return [sorted(plan_of(cell).jobs) for cell in pin_cells(cells, self._cached_digests)]

@@ -166,7 +166,9 @@ def _startup_span(
     group = other_runs.startup_group(address)
     if group in mean_seconds:
         return Span.with_factor(mean_seconds[group], OWN)
-    return Span.with_factor(reference.around.get(group, 0.0) * factor, 2.0) if reference is not None else NOTHING
+    return (
+        Span.with_factor(reference.executor_seconds.get(group, 0.0) * factor, 2.0) if reference is not None else NOTHING
+    )
 
 
 def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int = 0) -> float:

@@ -152,14 +152,16 @@ NOTHING = Span(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True)
 class Reference:
-    """The reference timings. `units` has the seconds of each unit of work, `tasks` the pairs (tables read, seconds) of
-    jobs of each task without units, `around` the seconds to start and end an executor, `speed` the machine's speed.
+    """The reference timings.
+
+    `speed` is the machine's speed. `units` has the seconds of each unit of work, `tasks` the pairs (tables read,
+    seconds) of jobs of each task without units, and `executor_seconds` the seconds to start and end an executor.
     """
 
     speed: Speed
     units: Mapping[str, float]
     tasks: Mapping[str, Sequence[tuple[int, float]]]
-    around: Mapping[str, float]
+    executor_seconds: Mapping[str, float]
 
     def estimate_work(self, amounts: Mapping[str, float]) -> Span | None:
         """Seconds of these units; None if one of them has no comparable timing."""

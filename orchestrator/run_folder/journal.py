@@ -60,7 +60,7 @@ class Journal:
     def __init__(self, folder: Path, disclose: Disclose | None = None) -> None:
         self.folder = folder
         self._disclose = disclose
-        self._planned: Any = None
+        self._plan_content: Any = None
 
     @property
     def run(self) -> str:
@@ -230,9 +230,9 @@ class Journal:
 
     def _plan(self) -> Any:
         """The content of `plan.json`, cached, since the file never changes."""
-        if self._planned is None:
-            self._planned = self._read("plan.json", run_files.check_plan)
-        return self._planned
+        if self._plan_content is None:
+            self._plan_content = self._read("plan.json", run_files.check_plan)
+        return self._plan_content
 
     def _read(self, name: str, checked: Callable[[Any], None]) -> Any:
         path = self.folder / name
@@ -359,10 +359,10 @@ class MergedLog:
         self.position = 0
         self._journals = journals
         self._positions = [0] * len(journals)
-        self._since = start_time
+        self._start_time = start_time
         self._waiting: list[Event] = []
-        self._began = ""
-        self._seen: set[str] = set()
+        self._last_start = ""
+        self._returned: set[str] = set()
 
     def read(self, is_complete: bool = True) -> list[Event]:
         """The new events; for several logs only events that no later event can precede, unless `is_complete`.
@@ -380,22 +380,22 @@ class MergedLog:
         latest_time = math.inf if is_complete else time.time() - SETTLED
         ready = [event for event in self._waiting if seconds_of(event["time"]) <= latest_time]
         self._waiting = self._waiting[len(ready) :]
-        return [new for event in ready if event["time"] >= self._since and (new := self._new_part(event))]
+        return [new for event in ready if event["time"] >= self._start_time and (new := self._new_part(event))]
 
     def _new_part(self, event: Event) -> Event | None:
         """The part of this event that no log has had since the last start; None if there is none."""
         if event["event"] == "started":
-            if event["time"] == self._began:
+            if event["time"] == self._last_start:
                 return None
-            self._began, self._seen = event["time"], set()
+            self._last_start, self._returned = event["time"], set()
             return event
         if event["event"] == "stored":
-            new_keys = {task: set(keys) - self._seen for task, keys in stored_results(event).items()}
-            self._seen.update(*new_keys.values())
+            new_keys = {task: set(keys) - self._returned for task, keys in stored_results(event).items()}
+            self._returned.update(*new_keys.values())
             new = {task: sorted(keys) for task, keys in new_keys.items() if keys}
             return {**event, "results": new} if new else None
         words = json.dumps(event, sort_keys=True)
-        if words in self._seen:
+        if words in self._returned:
             return None
-        self._seen.add(words)
+        self._returned.add(words)
         return event

@@ -89,13 +89,13 @@ def startup_group(address: str | None) -> str:
 
 
 @dataclass
-class Other:
+class OtherRun:
     """An earlier run with a living driver: its keys, and the time of its log's last growth, by this machine's clock."""
 
     holder: Holder
     keys: frozenset[str]
     size: int
-    since: float
+    last_growth: float
 
 
 class ConcurrentRuns:
@@ -114,11 +114,11 @@ class ConcurrentRuns:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._runs = runs
-        self._own = own_runs
+        self._own_runs = own_runs
         self._now = now
         self._monotonic = monotonic
-        self._since = (start, min(own_runs))
-        self._others: dict[str, Other] = {}
+        self._start = (start, min(own_runs))
+        self._other_runs: dict[str, OtherRun] = {}
 
     def find_claims(
         self, planned_keys: Set[str], done_keys: Set[str] = frozenset()
@@ -132,18 +132,18 @@ class ConcurrentRuns:
         now = self._monotonic()
         claims = {}
         for run, holder in lease.living_drivers(self._runs, self._now):
-            if run in self._own or (holder.since, run) >= self._since:
+            if run in self._own_runs or (holder.since, run) >= self._start:
                 continue
-            other_run = self._others.get(run)
+            other_run = self._other_runs.get(run)
             if other_run is None or other_run.holder.token != holder.token:
                 keys = other_run.keys if other_run else self._planned_keys(run)  # a plan does not change
-                other_run = self._others[run] = Other(holder, keys, -1, now)
+                other_run = self._other_runs[run] = OtherRun(holder, keys, -1, now)
             shared = {key for key in other_run.keys if key in planned_keys and key not in done_keys}
             if shared:
                 size = self._size(run)
                 if size != other_run.size:
-                    other_run.size, other_run.since = size, now
-                claims[run] = (holder, shared, now - other_run.since)
+                    other_run.size, other_run.last_growth = size, now
+                claims[run] = (holder, shared, now - other_run.last_growth)
         return claims
 
     def _planned_keys(self, run: str) -> frozenset[str]:
@@ -169,11 +169,11 @@ class CheckpointGc:
     """
 
     def __init__(self, store: Store, runs: Path, own_runs: Collection[str], keep: bool) -> None:
-        self._store, self._runs, self._own = store, runs, own_runs
+        self._store, self._runs, self._own_runs = store, runs, own_runs
         self.keep = keep  # whether the last checkpoint of each chain is kept even if no run needs it
         self._following: dict[str, dict[str, set[str]]] = {}  # the next links by key, by run; plans do not change
-        self._runs_there: set[str] = set()
-        self._changed = 0  # modification time of the folder of runs when it was last listed
+        self._listed_runs: set[str] = set()
+        self._listing_time = 0  # modification time of the folder of runs when it was last listed
 
     def pass_over(self, plan: Plan, key: str, done_keys: Container[str]) -> None:
         """Remove the checkpoint that a stored link continued from, unless another link needs it."""
@@ -194,23 +194,27 @@ class CheckpointGc:
         """Remove the checkpoints that no run needs. A checkpoint that cannot be removed stays."""
         for key in keys:
             with suppress(StoreError, OSError):
-                if all(link in done_keys for link in plan.following.get(key, ())) and not self._needed_elsewhere(key):
+                if all(link in done_keys for link in plan.following.get(key, ())) and not self._is_needed_elsewhere(
+                    key
+                ):
                     self._store.remove_state(key)
 
-    def _needed_elsewhere(self, key: str) -> bool:
+    def _is_needed_elsewhere(self, key: str) -> bool:
         """Whether another run plans a link after this one that is not stored."""
-        return any(link not in self._store for run in self._others() for link in self._following[run].get(key, ()))
+        return any(
+            link not in self._store for run in self._runs_with_plan() for link in self._following[run].get(key, ())
+        )
 
-    def _others(self) -> list[str]:
+    def _runs_with_plan(self) -> list[str]:
         """The other runs with a plan. The folder is listed again only if a run was added or removed."""
         changed = self._runs.stat().st_mtime_ns
-        if changed != self._changed:
-            self._changed = changed
-            self._runs_there = {path.name for path in self._runs.glob("[!.]*")} - set(self._own)
-        for run in self._runs_there - set(self._following):
+        if changed != self._listing_time:
+            self._listing_time = changed
+            self._listed_runs = {path.name for path in self._runs.glob("[!.]*")} - set(self._own_runs)
+        for run in self._listed_runs - set(self._following):
             journal = Journal(self._runs / run)
             if (journal.folder / "plan.json").exists():  # a sweep has none
                 self._following[run] = {}
                 with suppress(StoreError):
                     self._following[run] = journal.following()
-        return [run for run in self._following if run in self._runs_there]
+        return [run for run in self._following if run in self._listed_runs]

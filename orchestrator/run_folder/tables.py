@@ -58,7 +58,7 @@ class Publisher:
         self.store = store
         self.keys = keys
         self.published: set[str] = set()
-        self.read: set[str] = set()  # results that this publisher has read completely and verified
+        self.read_keys: set[str] = set()  # results that this publisher has read completely and verified
         self._parts: dict[str, frozenset[str]] | None = None  # keys of each part, by name; None before the first read
 
     def publish(self, stored_keys: Container[str], reads_parts: bool = False) -> None:
@@ -73,7 +73,7 @@ class Publisher:
         with atomic_write.writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             with file_lock(self.folder / LOCK):
-                self._look()
+                self._list_parts()
                 new_keys = [key for key in self.keys if key in stored_keys and key not in self.published]
                 problems = [self._write(new_keys[start : start + PART]) for start in range(0, len(new_keys), PART)]
         for problem in problems:
@@ -92,7 +92,7 @@ class Publisher:
         intact = {name for name in changed if self._part_keys(self.folder / name)}
         return {name: "" if name in changed - intact else stamp for name, stamp in stamps.items()}
 
-    def _look(self) -> None:
+    def _list_parts(self) -> None:
         """List the results in the parts; remove parts that are damaged, stale or duplicates."""
         atomic_write.sweep(self.folder, STALE)
         known_parts = self._parts or {}
@@ -118,7 +118,7 @@ class Publisher:
                 problem = problem or table
             else:
                 readable[key] = table
-        self.read.update(readable)
+        self.read_keys.update(readable)
         if not readable:
             return problem
         text = ",".join(readable).encode()

@@ -30,7 +30,7 @@ def delivery(session: Session, sweep: str | None, execution: Execution) -> Deliv
     """The delivery of these runs to their tracking store; None, with an event that gives the reason, if not tracked."""
     runs = [part.journal.run for part in session.parts]
     return delivery_of(
-        session.store, runs, sweep, execution, lambda line: session.tell({"event": "told", "line": line})
+        session.store, runs, sweep, execution, lambda line: session.notify({"event": "told", "line": line})
     )
 
 
@@ -65,7 +65,7 @@ def _deliver(report: Report, session: Session, delivery: Delivery, stop: Stop) -
     earlier_reason = stop.reason
     deadline = time.monotonic() + HURRY if report.state == "interrupted" else math.inf
     for line in delivery.finish(lambda: stop.reason != earlier_reason or time.monotonic() > deadline):
-        session.tell({"event": "told", "line": line})
+        session.notify({"event": "told", "line": line})
     urls = addresses(delivery, [entry.run for entry in (*report.cells, report)])
     cells = tuple(replace(cell, mlflow=urls.get(cell.run)) for cell in report.cells)
     return replace(report, mlflow=urls.get(report.run), cells=cells)
@@ -76,7 +76,7 @@ def _share_folders(session: Session) -> None:
     try:
         session.share(last=True)
     except StoreError as error:
-        session.tell({"event": "told", "line": f"the run's folder was not copied to the store yet: {error}"})
+        session.notify({"event": "told", "line": f"the run's folder was not copied to the store yet: {error}"})
 
 
 def _draw_pages(report: Report, session: Session, execution: Execution) -> Report:
@@ -96,7 +96,7 @@ def _draw_pages(report: Report, session: Session, execution: Execution) -> Repor
                 page = pages.draw(session.store, entry.run, execution.show_images)
         except EngramError as error:
             undrawn = undrawn or str(error)
-            session.tell({"event": "told", "line": str(error)})
+            session.notify({"event": "told", "line": str(error)})
         if page is not None:
             pages_by_run[entry.run] = page
     cells = tuple(replace(cell, page=pages_by_run.get(cell.run)) for cell in report.cells)

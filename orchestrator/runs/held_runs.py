@@ -89,7 +89,7 @@ class HeldRuns:
         self.session = Session(
             name, parts, store, observe, is_held=lambda: self._find_takeover() is None, search=search
         )
-        self._planned = self.session.plan  # the whole plan; that of the session may shrink
+        self._entire_plan = self.session.plan  # the whole plan; that of the session may shrink
         self._cancellation = Cancellation(store, name, clock.monotonic)
         self._neighbours = ConcurrentRuns(self._runs, self._names, self._leases.since, now, clock.monotonic)
         self._seconds = other_runs.mean_seconds(self._runs)
@@ -109,9 +109,9 @@ class HeldRuns:
     def report_settled(self) -> Report:
         """The report of runs that finished earlier, after completing missing pages and deliveries."""
         stored_keys = set(self.session.stored)
-        self._states.clear(self._planned, stored_keys)
+        self._states.clear(self._entire_plan, stored_keys)
         report = session_report(self._driver, self.session, self._sweep, stored_keys, sound=stored_keys)
-        self.session.tell({"event": report.state, "run": report.run})
+        self.session.notify({"event": report.state, "run": report.run})
         return finalise.finish_run(report, self.session, self._execution, self._delivery, self.stop)
 
     def drive(self) -> Report:
@@ -123,9 +123,9 @@ class HeldRuns:
         progress.paused = progress.paused or self.session.lacking
         stored_keys = self.session.stored_keys()
         if not progress.paused:
-            self._states.clear(self._planned, stored_keys)
-        if progress.around:
-            progress.seconds[other_runs.startup_group(self._execution.address)].append(progress.around)
+            self._states.clear(self._entire_plan, stored_keys)
+        if progress.executor_seconds:
+            progress.seconds[other_runs.startup_group(self._execution.address)].append(progress.executor_seconds)
         report = self._log_end(stored_keys, sound)
         report = finalise.finish_run(report, self.session, self._execution, self._delivery, self.stop)
         if report.state == "finished":
@@ -226,7 +226,7 @@ class HeldRuns:
         if self.session.lacking and not progress.paused:
             progress.paused = self.session.lacking
             report = session_report(self._driver, self.session, self._sweep, stored_keys, sound)
-        self.session.tell({"event": report.state, "run": report.run})
+        self.session.notify({"event": report.state, "run": report.run})
         return report
 
     def _find_takeover(self) -> tuple[str, Holder | None] | None:

@@ -110,13 +110,13 @@ class Session:
             }
             part.journal.append([started, *([{"event": "stored", "results": reused}] if reused else [])])
         self.publish()
-        self._tell_plan(stamp, missing_keys, seconds or {}, prices)
+        self._notify_plan(stamp, missing_keys, seconds or {}, prices)
 
-    def _tell_plan(
+    def _notify_plan(
         self, stamp: str, missing_keys: Sequence[str], seconds: Mapping[str, float], prices: Mapping[str, float]
     ) -> None:
         """Report the plan to the observer, and the part of it that is stored."""
-        self.tell(
+        self.notify(
             {
                 "time": stamp,
                 "event": "planned",
@@ -140,7 +140,7 @@ class Session:
         if not all((stamp := stamps.get(key)) and stamp == recorded_stamps.get(key) for key in self.plan.jobs):
             return False
         self._stored = set(self.plan.jobs)
-        self._tell_plan(now(), (), {}, {})
+        self._notify_plan(now(), (), {}, {})
         return True
 
     def _has_finished(self, part: SessionRun) -> bool:
@@ -185,7 +185,7 @@ class Session:
                 self._stored.add(event["key"])
             elif event["event"] == "differs":
                 self.differing.add(event["key"])
-            self.tell(event)
+            self.notify(event)
         idle = self._publishing is None or self._publishing.done()
         if idle and time.monotonic() - self._published > PUBLISH_SECONDS:
             self._finish_publishing()
@@ -247,7 +247,7 @@ class Session:
         read_keys: set[str] = set()
         if self.store.mirror is not None:
             self.publish()
-            read_keys = {key for publisher in self._publishers() for key in publisher.read} & self.store.keys()
+            read_keys = {key for publisher in self._publishers() for key in publisher.read_keys} & self.store.keys()
         keys_to_read = [key for key in self.plan.jobs if key not in unchanged_keys and key not in read_keys]
         problems = dict(self.store.verify(keys_to_read))
         checked_keys = unchanged_keys.union(keys_to_read)
@@ -341,9 +341,9 @@ class Session:
         event = {"time": now(), **event}
         for part in self.parts if self._is_held() else ():
             self._log(part, [event])
-        self.tell(event)
+        self.notify(event)
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         """Pass an event only to the observer."""
         if self._observe is not None:
             self._observe(event)

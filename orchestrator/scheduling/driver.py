@@ -52,7 +52,7 @@ class Progress:
     computed: set[str]
     failed: dict[str, Failed]
     seconds: dict[str, deque[float]]
-    around: float = 0.0  # seconds to start and end the executor
+    executor_seconds: float = 0.0  # seconds to start and end the executor
     damaged: int = 0
     paused: str | None = None
 
@@ -118,7 +118,7 @@ class Driver:
         self._waiting = Waiting(lambda line: observe([{"event": "told", "line": line}]))
         self._claims: Claims = {}
         self._delayed: list[tuple[float, int, Call]] = []
-        self._running_told = (0, float("-inf"))  # jobs, and when
+        self._reported_running = (0, float("-inf"))  # jobs, and when
 
     def drive(self, plan: Plan, stored_keys: set[str]) -> None:
         """Run the jobs that are not stored until all possible ones are done, or until a stop or pause."""
@@ -158,7 +158,7 @@ class Driver:
                     self._look_here(schedule, executor)
                     last_look_here = last_look
             self._send(schedule, executor)
-            if schedule.over or schedule.paused:
+            if schedule.is_over or schedule.paused:
                 break
             self._receive(schedule, executor)
             if self._deadline is not None and self._clock.monotonic() > self._deadline:
@@ -179,13 +179,13 @@ class Driver:
             began = self._clock.monotonic()
             self._executor.close()
             self._executor = None
-            self.progress.around += self._clock.monotonic() - began
+            self.progress.executor_seconds += self._clock.monotonic() - began
 
     def _running_executor(self) -> Executor:
         if self._executor is None:
             began = self._clock.monotonic()
             self._executor = self._open()
-            self.progress.around += self._clock.monotonic() - began
+            self.progress.executor_seconds += self._clock.monotonic() - began
         return self._executor
 
     def _executor_unless_stopped(self) -> Executor | None:
@@ -356,9 +356,9 @@ class Driver:
         else:
             self._waiting.report_machine(now, lacking)
         running = executor.running()
-        self._tell_running(now, sum(len(call.items) for call, _ in running))
+        self._report_running(now, sum(len(call.items) for call, _ in running))
         for call, seconds in running:
-            if seconds > self._limits.least and seconds > (limit := self._limits.limit(_jobs(schedule, call))):
+            if seconds > self._limits.minimum and seconds > (limit := self._limits.limit(_jobs(schedule, call))):
                 executor.end(call, f"it was ended after {format_duration(limit)}, its time limit")
         if running:
             self._waiting.reset("elsewhere")
@@ -368,11 +368,11 @@ class Driver:
         else:
             self._waiting.reset("elsewhere")
 
-    def _tell_running(self, now: float, jobs: int) -> None:
+    def _report_running(self, now: float, jobs: int) -> None:
         """Report the number of running jobs if it has changed, at limited intervals, since it changes constantly."""
-        reported_count, report_time = self._running_told
+        reported_count, report_time = self._reported_running
         if jobs != reported_count and now - report_time >= TELL_RUNNING:
-            self._running_told = (jobs, now)
+            self._reported_running = (jobs, now)
             self.observe([{"event": "running", "count": jobs}])
 
     def _unmeasured_limit(self, schedule: Schedule, call: Call) -> float | None:

@@ -110,7 +110,7 @@ class Schedule:
         return self._damaged
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing is running, can be sent, or is awaited from other runs."""
         stopped = self.paused is not None or (self.fail_fast and bool(self.failed))
         return not self._running and (stopped or not (self._sendable or self.elsewhere))
@@ -163,7 +163,7 @@ class Schedule:
     def misplaced(self, call: Call) -> bool:
         """Whether a call's need for a GPU has changed since it was sent, or its type of GPU no longer exists."""
         is_type_gone = call.gpus > 0 and call.gpu_type not in self._types()
-        return is_type_gone or bool(call.gpus) != bool(self.gpus and self._asks(call.items[0].key))
+        return is_type_gone or bool(call.gpus) != bool(self.gpus and self._needs_gpu(call.items[0].key))
 
     def take_back(self, calls: Iterable[Call]) -> None:
         """Queue the jobs of calls again that were sent but have not begun."""
@@ -176,7 +176,7 @@ class Schedule:
 
     def defer(self, keys: Iterable[str]) -> None:
         """Leave these keys to another living run that computes them."""
-        deferred_keys = {key for key in keys if self._open(key)}
+        deferred_keys = {key for key in keys if self._is_open(key)}
         self.elsewhere |= deferred_keys
         self._sendable -= deferred_keys
 
@@ -194,7 +194,7 @@ class Schedule:
                 self.elsewhere.discard(key)
                 self._enqueue(key)
 
-    def _open(self, key: str) -> bool:
+    def _is_open(self, key: str) -> bool:
         """Whether the key is still to be sent by this run."""
         return not any(key in keys for keys in (self.done, self._running, self.elsewhere, self.failed))
 
@@ -232,7 +232,7 @@ class Schedule:
         task, items = self.plan.task(keys[0]), tuple(map(self._item, keys))
         group = self.group(keys[0])
         memory = self._memory.get(group, 0.0) if self._starved.isdisjoint(keys) else math.inf
-        if not (self.gpus and self._asks(keys[0])):
+        if not (self.gpus and self._needs_gpu(keys[0])):
             return Call(self._number, task, items, 0.0, delay, memory=memory)
         gpu_type = self._type(group)
         self.on_gpus += 1
@@ -280,7 +280,7 @@ class Schedule:
             self._jobs_on_gpus -= len(call.items)
             self._sent[self.group(call.items[0].key)] -= 1
 
-    def _asks(self, key: str) -> bool:
+    def _needs_gpu(self, key: str) -> bool:
         """Whether the key's task needs a GPU."""
         return marks(self.plan.jobs[key].function).gpus > 0
 
@@ -296,7 +296,7 @@ class Schedule:
         ready = len(keys)
         if self.together is not None or not keys:
             return min(self.together or 0, ready)
-        if self.gpus and self._asks(next(iter(keys))):
+        if self.gpus and self._needs_gpu(next(iter(keys))):
             packing = self._packings.packing(group, self._type(group))
             if self.growing and packing.stack is None:
                 return min(ready, FIRST_GROWING)
@@ -333,14 +333,14 @@ class Schedule:
 
     def _enqueue(self, key: str) -> None:
         """Queue a key if it has to be sent and all its dependencies are done."""
-        if self._unmet[key] or key in self._sendable or not self._open(key):
+        if self._unmet[key] or key in self._sendable or not self._is_open(key):
             return
         self._sendable.add(key)
         group = self.group(key)
         if group not in self._ready:
             self._ready[group] = deque()
             self._pushed += 1
-            queue = self._queue_for_gpus if self._asks(key) else self._queue
+            queue = self._queue_for_gpus if self._needs_gpu(key) else self._queue
             heapq.heappush(queue, (-self._depth[key], self._pushed, group))
         self._ready[group].append(key)
 

@@ -51,7 +51,7 @@ class TimeLimits:
     """
 
     def __init__(self, configured_limit: float | None = None, price: PriceOfGroup = unknown_price) -> None:
-        self._given = configured_limit
+        self._configured_limit = configured_limit
         self._price = price
         self._longest: dict[str, float] = {}
 
@@ -59,14 +59,14 @@ class TimeLimits:
         self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
 
     @property
-    def least(self) -> float:
+    def minimum(self) -> float:
         """The minimum limit of every call in seconds."""
-        return FLOOR if self._given is None else self._given
+        return FLOOR if self._configured_limit is None else self._configured_limit
 
     def learned_limit(self, jobs: Mapping[str, int]) -> float | None:
         """Seconds for that many jobs of these kinds, one after another; None unless all kinds are known."""
-        if self._given is not None:
-            return self._given * sum(jobs.values())
+        if self._configured_limit is not None:
+            return self._configured_limit * sum(jobs.values())
         if not jobs.keys() <= self._longest.keys():
             return None
         return max(FLOOR, TIMES * sum(count * self._longest[kind] for kind, count in jobs.items()))
@@ -91,23 +91,23 @@ class Waiting:
     """Reports why a driver waits, at growing intervals, until an event occurs."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
-        self._tell = report
-        self._since: dict[str, float] = {}
+        self._report = report
+        self._wait_starts: dict[str, float] = {}
         self._next: dict[str, float] = {}
         self._given_up: set[str] = set()
 
     def reset(self, subject: str) -> None:
         """End a wait: an event occurred, or there is nothing to wait for."""
-        self._since.pop(subject, None)
+        self._wait_starts.pop(subject, None)
 
     def record_waiting(self, subject: str, now: float, first: float, line: Callable[[str], str]) -> None:
         """Record that the driver still waits; `line` formats the message from the duration."""
-        if subject not in self._since:
-            self._since[subject], self._next[subject] = now, first
-        seconds_waited = now - self._since[subject]
+        if subject not in self._wait_starts:
+            self._wait_starts[subject], self._next[subject] = now, first
+        seconds_waited = now - self._wait_starts[subject]
         if seconds_waited >= self._next[subject]:
             self._next[subject] = seconds_waited + min(LONGEST, max(first, seconds_waited) * (GROWTH - 1))
-            self._tell(line(format_duration(seconds_waited)))
+            self._report(line(format_duration(seconds_waited)))
 
     def deferred_keys(self, claims: Claims, longest: Callable[[set[str]], float | None]) -> set[str]:
         """The keys to leave to runs that made progress within the time limit of their jobs, or PATIENCE if longer.
@@ -121,7 +121,7 @@ class Waiting:
                 keys |= shared
             elif run not in self._given_up:
                 self._given_up.add(run)
-                self._tell(
+                self._report(
                     f"{run} ({holder.name}) has made no progress for {format_duration(idle)}; "
                     f"computing the {format_count(len(shared), 'job')} that it shares with this run"
                 )

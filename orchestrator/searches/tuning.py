@@ -31,7 +31,7 @@ from orchestrator.searches.evaluation import Evaluation
 from orchestrator.searches.trials import STOPPED, Trial, Value
 from tasks.contract.extras import OPTUNA
 
-Hear = Callable[[Trial], None]
+ReportTrial = Callable[[Trial], None]
 EVALUATION, FIELD = "evaluation", "over"  # keys of Tune's config: the constant part, and the drawn part
 RUNG, MEMORIZATION, UTILITY, TRIAL, LAST = "rung", "memorization", "utility", "told", "last"
 HARDLY_ANY = {"memory": 1}  # a trial only waits for its jobs, which reserve processors; Tune requires some resource
@@ -86,12 +86,12 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Tune has no types
 class Listener(Callback):  # type: ignore[misc]  # nor here
     """Numbers the trials in the order in which they begin, and reports the outcome of each."""
 
-    def __init__(self, hear: Hear) -> None:
-        self.hear = hear
+    def __init__(self, report_trial: ReportTrial) -> None:
+        self.report_trial = report_trial
         self.numbers: dict[str, int] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Empty: Tune saves this state to restore a search, and `hear` may refer to a terminal."""
+        """Empty: Tune saves this state to restore a search, and `report_trial` may refer to a terminal."""
         return {}
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:  # noqa: ARG002
@@ -103,7 +103,7 @@ class Listener(Callback):  # type: ignore[misc]  # nor here
             for objective in (MEMORIZATION, UTILITY):
                 fields[objective] = None if fields[objective] is None else Value(**fields[objective])
             trial_outcome = Trial(**fields)
-            self.hear(trial_outcome if result[LAST] else replace(trial_outcome, state=STOPPED))
+            self.report_trial(trial_outcome if result[LAST] else replace(trial_outcome, state=STOPPED))
 
 
 @dataclass
@@ -123,14 +123,14 @@ class Until(Stopper):  # type: ignore[misc]  # nor here
         return self.is_over()
 
 
-def run_tuner(evaluation: Evaluation, hear: Hear, is_over: Callable[[], bool]) -> None:
+def run_tuner(evaluation: Evaluation, report_trial: ReportTrial, is_over: Callable[[], bool]) -> None:
     """Run the trials of a search on the connected Ray cluster until `is_over()` is true.
 
-    `hear` is called in this process with each trial that has ended, in any state. Raises SpecError if the sampler is
-    not installed.
+    `report_trial` is called in this process with each trial that has ended, in any state. Raises SpecError if the
+    sampler is not installed.
     """
     search = evaluation.search
-    listener = Listener(hear)
+    listener = Listener(report_trial)
     with _folder() as folder, variables(QUIET), _plain():
         tuner = Tuner(
             tune.with_resources(TrialTrainable, PlacementGroupFactory([HARDLY_ANY])),

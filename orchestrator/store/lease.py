@@ -36,7 +36,7 @@ DRIVERS = ".drivers"  # next to the runs' folders: a file for each driver, touch
 CLOCK = "clock"  # in that folder: touched to get the file system's time
 BEAT = 5.0  # seconds between heartbeats
 Clock = Callable[[], float]
-Tell = Callable[[str], object]
+Report = Callable[[str], object]
 
 
 class Lease:
@@ -127,7 +127,7 @@ def acquire(
     *,
     beat: float = BEAT,
     heart: bool = True,
-    report: Tell = str,
+    report: Report = str,
 ) -> Lease:
     """Become the driver of the runs in these folders, which have the same parent and are created if needed.
 
@@ -185,7 +185,7 @@ def living_drivers(runs: Path, now: Clock | None = None) -> Iterator[tuple[str, 
                 yield from ((str(run), driver) for run in json.loads(regular_bytes(path))["runs"])
 
 
-def _refuse(folder: Path, now: Clock | None, report: Tell, dead_holder: Holder | None = None) -> Holder | None:
+def _refuse(folder: Path, now: Clock | None, report: Report, dead_holder: Holder | None = None) -> Holder | None:
     """Raise Held if the run has a living driver that is not known to be `dead_holder`; return its last holder."""
     path = folder / LEASE
     holder = _read(path)
@@ -209,7 +209,7 @@ def _give_back(folders: Sequence[Path], own_holder: Holder, runs: Path) -> None:
         _file(runs, own_holder).unlink()
 
 
-def _watch_heartbeat(path: Path, holder: Holder, report: Tell, seconds_silent: float) -> float:
+def _watch_heartbeat(path: Path, holder: Holder, report: Report, seconds_silent: float) -> float:
     """Seconds without a heartbeat, measured by this clock until a heartbeat or until STALE seconds have passed."""
     first_beat, start = _beat(path, holder), time.monotonic()
     report(

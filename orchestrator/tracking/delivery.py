@@ -73,7 +73,7 @@ class Delivery:
         except OSError:
             return
         threading.Thread(target=self._listen, args=(self._child,), daemon=True).start()
-        self._tell(json.dumps(self._order))
+        self._send(json.dumps(self._order))
 
     def finish(self, impatient: Callable[[], bool]) -> list[str]:
         """Wait until all is delivered, once the folders are complete; return the lines to report to the user.
@@ -85,7 +85,7 @@ class Delivery:
             return []
         if self._child is None:
             self.begin()
-        self._tell("end")
+        self._send("end")
         answer = self._answer(impatient)
         self.close()
         lines = [answer["notice"]] if answer.get("notice") else []
@@ -128,7 +128,7 @@ class Delivery:
         except subprocess.TimeoutExpired:
             threading.Thread(target=child.wait, daemon=True).start()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if self._child is not None and self._child.stdin is not None:
             with suppress(OSError):  # the child has died, which the missing answer shows
                 self._child.stdin.write(f"{line}\n")

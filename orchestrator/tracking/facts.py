@@ -67,8 +67,8 @@ class ProgressLog:
         self.log = log
         self._now = 0.0
         self._tally = RunProgress(clock=lambda: self._now)
-        self._busy = False  # whether this start has done anything
-        self._shown = True  # whether its latest counts are in a point
+        self._has_news = False  # whether this start has done anything
+        self._is_in_point = True  # whether its latest counts are in a point
         self._ends: str | None = None  # the end of the previous start
 
     def read(self, settled: bool = True) -> None:
@@ -78,36 +78,36 @@ class ProgressLog:
     def _take(self, event: Event) -> None:
         if event["event"] == "started":
             self._close()
-            self._busy, self.state = False, None
-        elif is_news(event) and not self._busy:
-            self._busy = True
+            self._has_news, self.state = False, None
+        elif is_news(event) and not self._has_news:
+            self._has_news = True
             self._add()  # the counts when this start began
         now = self._now = seconds_of(event["time"])
         self.began = now if self.began is None else self.began
         self._tally.take(event)
         if is_end(event):
             self.state = event["event"]
-            if self._busy:
+            if self._has_news:
                 self.ended = now
             elif self.state != self._ends:  # another run did the rest, or there was no work
-                self.ended, self._shown = now, False
+                self.ended, self._is_in_point = now, False
             self._ends = self.state
             self._close()
-        elif self._busy:
-            self.ended, self._shown = now, False
+        elif self._has_news:
+            self.ended, self._is_in_point = now, False
             if now - self.points[-1].time >= SECONDS:
                 self._add()
 
     def _close(self) -> None:
         """Add the last point of a start that has changed something."""
-        if not self._shown:
+        if not self._is_in_point:
             self._add()
 
     def _add(self) -> None:
         tally = self._tally
         step = len(self.points)
-        self.points.append(Point(step, self._now, tally.there, tally.failed, tally.models_per_minute))
-        self._shown = True
+        self.points.append(Point(step, self._now, tally.stored_now, tally.failed, tally.models_per_minute))
+        self._is_in_point = True
 
 
 def is_end(event: Event) -> bool:
