@@ -23,29 +23,30 @@ from tasks.contract.summaries import Name, Row, Rows, first_row, names_of, numer
 from tasks.contract.ties import TIED
 from tasks.numerics import betting
 
-SURELY = 0.001  # so small a p-value of the number of small ranks says that some canary is remembered, whichever it is
-# The interval's lower end accuses at 2.5 %. With fewer pairs of trainings no assumption-free test reaches that, even if
-# all of them agree: 2**-5 is above it.
+SURELY = 0.001  # largest p-value of the number of small ranks that shows memory of some canary
+# The lower end of the interval has an error of 2.5 %. With fewer pairs of trainings, no distribution-free test reaches
+# this level, even if all pairs agree: 2**-5 is larger.
 LEAST = 6
 
 
 @dataclass(frozen=True)
 class Calls:
-    """The number of `n` canaries that are called individually, each by its rank in the `population`.
+    """The number `count` of the `n` canaries that are found individually, each by its rank in the `population`.
 
-    `beyond` is the summary row of the share that is found beyond chance where p is at most `level`; None without it.
-    `memorised` and `memorised_beyond` are the same of effects that are reduced by the smallest relevant one; None of
-    ranks that are not in nats, of which `largest`, the largest effect of a canary, says whether any is larger.
+    `excess` is the summary row of the share that is found beyond chance at p-values of at most `level`; None without
+    this row. `memorised` and `memorised_excess` are the same for effects reduced by the smallest relevant one; None for
+    ranks that are not in nats. For those, `largest`, the largest effect of a canary, shows whether any effect is
+    relevant.
     """
 
-    called: int
+    count: int
     n: int
     population: Population
     share_seeds: bool
-    beyond: Row | None
+    excess: Row | None
     level: float
     memorised: int | None = None
-    memorised_beyond: Row | None = None
+    memorised_excess: Row | None = None
     largest: float | None = None
 
     @property
@@ -59,19 +60,19 @@ class Calls:
         return self.largest is not None and self.largest > SMALLEST
 
     @property
-    def beyond_p(self) -> float | None:
+    def excess_p(self) -> float | None:
         """The p-value of the number of small ranks; None if it is unknown."""
-        return None if self.beyond is None or self.share_seeds else self.beyond["p_value"]
+        return None if self.excess is None or self.share_seeds else self.excess["p_value"]
 
     @property
     def accuses(self) -> bool:
         """Whether a canary is called with an effect that matters."""
-        memorised = self.called > 0 and self.have_size if self.memorised is None else self.memorised > 0
+        memorised = self.count > 0 and self.have_size if self.memorised is None else self.memorised > 0
         return memorised and not self.share_seeds
 
     @property
     def are_surely_small(self) -> bool:
-        """Whether the number of small ranks with relevant effects has a p-value of at most SURELY."""
+        """Whether the p-value of the number of small ranks with relevant effects is at most SURELY."""
         return self.deciding_p is not None and self.deciding_p <= SURELY
 
     @property
@@ -80,20 +81,20 @@ class Calls:
         if self.share_seeds:
             return None
         if self.memorised is None:
-            return self.beyond_p if self.have_size else None
-        return None if self.memorised_beyond is None else self.memorised_beyond["p_value"]
+            return self.excess_p if self.have_size else None
+        return None if self.memorised_excess is None else self.memorised_excess["p_value"]
 
     @property
     def is_detected(self) -> bool:
         """Whether ranks accuse, for effects of any size."""
-        has_calls = self.called > 0 and not self.share_seeds
-        return has_calls or (self.beyond_p is not None and self.beyond_p <= SURELY)
+        has_calls = self.count > 0 and not self.share_seeds
+        return has_calls or (self.excess_p is not None and self.excess_p <= SURELY)
 
     @property
     def are_by_chance(self) -> bool:
         """Whether no canary is called, and the number of small ranks agrees with chance."""
-        few = self.beyond_p is None or self.beyond_p > LEVEL
-        return not self.called and not self.share_seeds and few
+        few = self.excess_p is None or self.excess_p > LEVEL
+        return not self.count and not self.share_seeds and few
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Guarantee:
     delta: float
     level: float
     allowed: float
-    found: int
+    revealed: int
     n: int
 
 
@@ -132,12 +133,12 @@ class PairEvidence:
     """The evidence that decides the answer.
 
     `effect` is the summary row of the effect on M_w over the probe images, None if no pair was scored; `names` are the
-    (metric, setting) of the rows of effect and calls that there are. `published` are the models, of how many, that the
-    published test calls memorised: canaries' and control models'. `bets` are those of a run that ends once it is
-    decided, and `tied` is the row of how many of the ranked scores are equal. `look` is which look it is at these
-    pairs. `total_bets` is the summary row of the bets on all ranks, by which a second or later look at a fixed number
-    of pairs detects, and `memorised_bets` that of effects reduced by the smallest relevant one, by which it accuses;
-    None without ranks that are independent, or that are in nats.
+    (metric, setting) of the existing rows of effect and calls. `published` are the numbers of models that the published
+    test calls memorised and that it tests, for canary and for control models. `bets` are those of a run that ends once
+    it is decided, and `tied` is the row of equal ranked scores. `look` is the number of this look at these pairs.
+    `total_bets` is the summary row of the bets on all ranks, which decides detection at a second or later look at a
+    fixed number of pairs, and `memorised_bets` the same for effects reduced by the smallest relevant one, which decides
+    *memorised*; None if ranks are not independent, or not in nats.
     """
 
     names: tuple[Name, ...]
@@ -245,14 +246,14 @@ def _read_bets(bets: Row, detected: Row | None) -> Bets:
 def _read_calls(rows: Rows, called_row: Row, beyond_row: Row | None, largest: Row | None) -> Calls:
     setting, memorised = read_setting(called_row), first_row(rows, MEMORISED)
     return Calls(
-        called=numerator(called_row),
+        count=numerator(called_row),
         n=called_row["n"],
         population=Population.from_setting(setting),
         share_seeds=SHARED in setting,
-        beyond=beyond_row,
+        excess=beyond_row,
         level=LEVEL if beyond_row is None else read_setting(beyond_row)["p"],
         memorised=None if memorised is None else numerator(memorised),
-        memorised_beyond=first_row(rows, MEMORISED_BEYOND),
+        memorised_excess=first_row(rows, MEMORISED_BEYOND),
         largest=None if largest is None else largest["estimate"],
     )
 
@@ -262,4 +263,4 @@ def _read_guarantee(rows: Rows) -> Guarantee | None:
     share, bound = first_row(rows, ONE_MODEL), first_row(rows, ALLOWED)
     if share is None or bound is None:
         return None
-    return Guarantee(**read_setting(bound), allowed=bound["estimate"], found=numerator(share), n=share["n"])
+    return Guarantee(**read_setting(bound), allowed=bound["estimate"], revealed=numerator(share), n=share["n"])
