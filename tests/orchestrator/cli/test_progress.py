@@ -66,7 +66,7 @@ def test_problems_are_reported_in_one_line(event: dict[str, Any], expected: str 
 def test_without_terminal_lines_appear_occasionally_and_finally(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SECONDS", 0.05)
     lines: list[str] = []
-    with watching(live=False, tell=lines.append) as observe:
+    with watching(live=False, print_line=lines.append) as observe:
         observe(PLANNED)
         before = len(lines)
         deadline = 100
@@ -83,7 +83,7 @@ def test_without_terminal_lines_appear_occasionally_and_finally(monkeypatch: pyt
 def test_only_slow_steps_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LOOK", 0.01)
     lines: queue.Queue[str] = queue.Queue()
-    with watching(live=False, tell=lines.put) as observe:
+    with watching(live=False, print_line=lines.put) as observe:
         observe({"event": "step", "step": "reading data", "time": "2000-01-01T00:00:00+00:00"})  # long ago
         assert lines.get(timeout=HANGING) == "reading data"
         observe({"event": "step", "step": "planning", "time": "2999-01-01T00:00:00+00:00"})
@@ -109,7 +109,7 @@ def test_line_names_phase_and_time_left() -> None:
 
 @pytest.mark.parametrize("event", [{}, {"event": "done"}, {"event": "planned"}, {"event": "of another version"}])
 def test_unknown_event_is_skipped(event: dict[str, Any]) -> None:
-    with watching(live=False, tell=lambda line: None) as observe:
+    with watching(live=False, print_line=lambda line: None) as observe:
         observe(event)
 
 
@@ -117,7 +117,7 @@ def test_closed_pipe_does_not_disturb_the_run() -> None:
     def broken(line: str) -> None:
         raise BrokenPipeError
 
-    with watching(live=False, tell=broken) as observe:
+    with watching(live=False, print_line=broken) as observe:
         observe(PLANNED)
         observe(failed(error="ValueError: no"))
 

@@ -93,7 +93,7 @@ def test_every_ready_job_is_sent(gpus: int, sharers: int) -> None:
 def test_one_extra_call_per_gpu_is_in_flight() -> None:
     assert GpuPacking().calls_in_flight(2) == 2
     assert GpuPacking(stack=8, sharers=3).calls_in_flight(2) == 2 * 3 + 2
-    assert GpuPacking(stack=8, most=1).calls_in_flight(1) == 1  # no call waits in this process
+    assert GpuPacking(stack=8, sharer_limit=1).calls_in_flight(1) == 1  # no call waits in this process
 
 
 def test_gpu_fraction_fits_the_number_of_sharers() -> None:

@@ -382,7 +382,7 @@ def earlier_states(store: Store, number: int) -> list[bytes]:
 def test_job_continues_from_nearest_checkpoint_first(store: LocalStore) -> None:
     store.write_state(key(7), b"near")
     store.write_state(key(9), b"far")
-    (outcome,) = perform_items(store, item(1, Instruction(1), task="link", before=(key(7), key(8), key(9))))
+    (outcome,) = perform_items(store, item(1, Instruction(1), task="link", earlier_keys=(key(7), key(8), key(9))))
     assert isinstance(outcome, Done)
     assert earlier_states(store, 1) == [b"near", b"far"]
     assert {key(7), key(9)} == store.states()  # no other job needed its state
@@ -398,7 +398,7 @@ def test_damaged_checkpoint_falls_back_to_earlier_one(tmp_path: Path) -> None:
             return b"far"
 
     store = Torn(tmp_path / "store", True)
-    call = Call(1, "toys", (item(1, Instruction(1), task="link", before=(key(7), key(8), key(9))),))
+    call = Call(1, "toys", (item(1, Instruction(1), task="link", earlier_keys=(key(7), key(8), key(9))),))
     message = f"the state is torn; {key(1)[:12]} continues from an earlier one, or starts again"
     assert (message,) == perform(call, store).messages
     assert earlier_states(store, 1) == [b"far"]
@@ -417,7 +417,7 @@ def test_each_job_keeps_its_own_checkpoint(store: LocalStore) -> None:
     store.write_state(key(9), b"before the second")
     linked_items = (
         item(1, Instruction(1), task="links", leaves=True),
-        item(2, Instruction(2), task="links", leaves=True, before=(key(9),)),
+        item(2, Instruction(2), task="links", leaves=True, earlier_keys=(key(9),)),
     )
     assert [Done, Done] == [type(outcome) for outcome in perform_items(store, *linked_items)]
     assert [store.state(key(outcome)) for outcome in (1, 2)] == [b"left by 1", b"left by 2"]

@@ -177,7 +177,7 @@ def test_ended_call_is_lost_and_others_continue(
     holding: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_private: bool
 ) -> None:
     monkeypatch.setattr("orchestrator.executors.ray.BEGUN_SECONDS", 0.0)
-    monkeypatch.setattr(holding, "_own", is_private)  # whether others may be using the cluster
+    monkeypatch.setattr(holding, "_is_private", is_private)  # whether others may be using the cluster
     (first_call, seconds), (second_call, _) = holding.running()
     assert (first_call.number, second_call.number) == (1, 2)
     assert seconds >= 0.0
@@ -196,7 +196,7 @@ def test_ended_call_is_lost_and_others_continue(
 
 
 def test_ended_call_that_had_not_begun_is_resent(holding: RayExecutor, tmp_path: Path) -> None:
-    holding._cpus_there = 4  # as if other users occupied two
+    holding._cpu_count = 4  # as if other users occupied two
     third = holding.running()[2][0]
     holding.end(third, "it was ended")
     assert list(holding.wait(1.0)) == []
@@ -208,7 +208,7 @@ def test_ended_call_that_had_not_begun_is_resent(holding: RayExecutor, tmp_path:
 def test_call_whose_worker_ignores_ending_is_dropped(holding: RayExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.executors.ray.END_SECONDS", 0.0)
     monkeypatch.setattr("ray.cancel", lambda reference, force: None)  # as if it never heard
-    monkeypatch.setattr(holding, "_own", True)
+    monkeypatch.setattr(holding, "_is_private", True)
     one = holding.running()[0][0]
     holding.end(one, "it was ended")
     assert [Lost(key_of(1), "it was ended", died=True)] == outcomes(list(holding.wait(0.0)))

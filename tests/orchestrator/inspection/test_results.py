@@ -47,7 +47,7 @@ def test_jointly_varying_columns_are_included(tmp_path: Path) -> None:
     store = open_store(tmp_path / "store")
     report = start(resolve_cells(Spec("toys", "three")), store, HERE)
     table_view = results.read(Journal(store.folder("runs", report.run)), store, "summary")
-    assert (table_view.varied, table_view.alongside) == (("run", "label"), ("parts", "first"))
+    assert (table_view.varied, table_view.redundant_columns) == (("run", "label"), ("parts", "first"))
     report_table = report.table("summary")
     assert report_table.select(table_view.table.schema.names).equals(table_view.table)
     assert report_table.equals(results.export(Journal(store.folder("runs", report.run)), store, "summary").table)

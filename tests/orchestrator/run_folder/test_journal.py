@@ -393,4 +393,4 @@ def test_single_log_is_read_in_file_order(cells: tuple[Journal, Journal]) -> Non
 
 def test_events_before_the_sweep_are_excluded(cells: tuple[Journal, Journal]) -> None:
     cells[0].append([event_at(0, "started"), event_at(1, "finished"), event_at(5, "started")])
-    assert kinds(MergedLog(cells, since=event_at(4, "")["time"])) == [("started", "")]
+    assert kinds(MergedLog(cells, start_time=event_at(4, "")["time"])) == [("started", "")]

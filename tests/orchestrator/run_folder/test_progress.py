@@ -59,23 +59,23 @@ def test_times_of_this_run_outweigh_earlier_ones() -> None:
 def test_untimed_kinds_make_the_estimate_a_lower_bound() -> None:
     time_left = TimeLeft({"train": (2, None), "measure": (5, None)})
     time_left.ready(0.0, 1)
-    assert (time_left.seconds(0.0), time_left.whole) == (None, False)
+    assert (time_left.seconds(0.0), time_left.is_complete) == (None, False)
     time_left.done("train", 4.0, 4.0)
-    assert (time_left.seconds(4.0), time_left.whole) == (4.0, False)
+    assert (time_left.seconds(4.0), time_left.is_complete) == (4.0, False)
     time_left.done("measure", 1.0, 5.0)
-    assert time_left.whole
+    assert time_left.is_complete
     time_left.drop("train")
     for _ in range(4):
         time_left.drop("measure")
-    assert (time_left.seconds(5.0), time_left.whole) == (0.0, True)
+    assert (time_left.seconds(5.0), time_left.is_complete) == (0.0, True)
 
 
 def test_unmeasured_kinds_use_scaled_prices() -> None:
     time_left = TimeLeft({"train": (4, None), "tune": (2, None), "measure": (1, None)}, {"train": 10.0, "tune": 30.0})
     time_left.ready(0.0, 1)
-    assert (time_left.seconds(0.0), time_left.whole) == (100.0, False)  # the measure has no known cost
+    assert (time_left.seconds(0.0), time_left.is_complete) == (100.0, False)  # the measure has no known cost
     time_left.drop("measure")
-    assert time_left.whole
+    assert time_left.is_complete
     time_left.done("train", 20.0, 20.0)  # twice the price
     assert time_left.seconds(20.0) == 3 * 20.0 + 2 * 60.0
 
@@ -85,7 +85,7 @@ def test_lost_result_adds_work() -> None:
     time_left.ready(0.0, 1)
     time_left.done("train", 10.0, 10.0)
     assert time_left.seconds(10.0) == 0.0
-    time_left.again("train")
+    time_left.add("train")
     assert time_left.seconds(10.0) == 10.0
 
 
@@ -109,7 +109,7 @@ def test_done_failed_and_stored_jobs_are_counted() -> None:
     for event in (PLANNED, done(), done(), FAILED):
         tally.take(event)
     assert (tally.planned, tally.stored, tally.done, tally.failed) == (10, 2, 2, 1)
-    assert tally.there == 4
+    assert tally.stored_now == 4
 
 
 def test_missing_result_counts_again_once_recomputed() -> None:
@@ -117,11 +117,11 @@ def test_missing_result_counts_again_once_recomputed() -> None:
     gone = {"event": "missing", "key": "f" * 64, "task": "a.summary", "inputs": ["k" * 64]}
     for event in (PLANNED, done(), gone, gone):  # two readers find the same
         tally.take(event)
-    assert tally.there == 2
+    assert tally.stored_now == 2
     tally.take(done())
-    assert tally.there == 3
+    assert tally.stored_now == 3
     tally.take({"event": "damaged", "key": "k" * 64, "task": "net.train", "problem": "a flipped bit"})
-    assert tally.there == 2
+    assert tally.stored_now == 2
 
 
 def test_models_per_minute_counts_trained_models() -> None:
@@ -141,11 +141,11 @@ def test_time_left_follows_job_times_and_concurrency() -> None:
     clock = Clock()
     tally = RunProgress(clock)
     tally.take({"event": "planned", "run": "a-1", "planned": 10, "stored": 0, "tasks": {"net.train": 10}})
-    assert tally.left is None
+    assert tally.seconds_left is None
     clock.now += 10.0
     for _ in range(4):
         tally.take(done(seconds=5.0))  # 20 s of work in 10 s: two at a time
-    assert tally.left == 15.0  # 6 jobs of 5 s, two at a time
+    assert tally.seconds_left == 15.0  # 6 jobs of 5 s, two at a time
 
 
 def test_phase_follows_steps_trainings_and_measures() -> None:
@@ -177,7 +177,7 @@ def test_event_times_count_not_reading_times() -> None:
     for _ in range(3):
         tally.take(done())
     tally.take({"event": "finished", "run": "a-1", "time": "2026-11-21T10:01:30.000+00:00"})
-    assert (tally.elapsed, tally.over) == (90.0, True)
+    assert (tally.elapsed, tally.has_ended) == (90.0, True)
     assert tally.models_per_minute == 2.0
 
 
@@ -185,7 +185,7 @@ def test_another_start_counts_from_zero() -> None:
     tally = RunProgress(Clock())
     for event in (PLANNED, done(), FAILED, {"event": "interrupted"}, PLANNED | {"event": "started", "stored": 3}):
         tally.take(event)
-    assert (tally.stored, tally.done, tally.failed, tally.over) == (3, 0, 0, False)
+    assert (tally.stored, tally.done, tally.failed, tally.has_ended) == (3, 0, 0, False)
 
 
 def test_stored_results_are_the_larger_count() -> None:

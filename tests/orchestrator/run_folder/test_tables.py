@@ -50,7 +50,7 @@ def test_two_drivers_store_each_result_in_one_part(store: Store) -> None:
     first.publish(keys[:70])
     second.publish(keys[:100])
     first.publish(keys[:75])
-    second.publish(keys, look=True)
+    second.publish(keys, reads_parts=True)
     first.publish(keys)
     assert list(range(150)) == numbers(folder)
 
@@ -96,7 +96,7 @@ def test_missing_result_is_reported_and_others_published(store: Store) -> None:
 
 
 def test_empty_table_creates_no_folder(store: Store, tmp_path: Path) -> None:
-    tables.Publisher(tmp_path / "parts", "toys-1", store, ["ab" * 32]).publish(set(), look=True)
+    tables.Publisher(tmp_path / "parts", "toys-1", store, ["ab" * 32]).publish(set(), reads_parts=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
 
 

@@ -171,12 +171,12 @@ def test_missing_result_makes_decided_run_interrupted(store: Store) -> None:
 
 def test_more_pairs_continue_and_may_decide(store: Store, tmp_path: Path) -> None:
     spec = Spec("toys", set={"first": 20, "level": 0.05, "parts": 5, "folder": str(tmp_path)})
-    few = start([replace(cell(replace(ASKED, parts=5, folder=str(tmp_path))), asked=spec)], store, HERE)
+    few = start([replace(cell(replace(ASKED, parts=5, folder=str(tmp_path))), spec=spec)], store, HERE)
     assert few.state == "finished"
     journal = Journal(Path(store.location) / "runs" / few.run)
     longer = with_more_pairs(journal, 12)
-    assert longer.asked is not None
-    assert {**spec.set, "parts": 12} == longer.asked.set
+    assert longer.spec is not None
+    assert {**spec.set, "parts": 12} == longer.spec.set
     more = start([longer], store, HERE)
     assert (more.state, more.jobs["done"]) == ("decided", 3)
     assert {1} == set(computed(tmp_path).values())

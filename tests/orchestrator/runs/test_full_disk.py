@@ -84,7 +84,7 @@ def test_stored_result_with_refused_write_is_counted(
 
     monkeypatch.setattr(LocalStore, "write", write_and_refuse)
     report = run(store, progress.take)
-    assert (report.state, report.jobs["done"], progress.there) == ("paused", 1, 1)
+    assert (report.state, report.jobs["done"], progress.stored_now) == ("paused", 1, 1)
     assert counts(store, report, capsys) == ("1 of 7", "1 of 7")
 
 

@@ -63,7 +63,7 @@ def test_inputs_precede_readers_and_all_is_sent_once() -> None:
     plan = leaves_below_total(3)
     schedule = Schedule(plan, set())
     assert list(plan.jobs) == [key for call in drain(schedule) for key in call]
-    assert schedule.over
+    assert schedule.is_over
     assert set(plan.jobs) == schedule.done
 
 
@@ -99,14 +99,14 @@ def test_failed_job_is_final_and_others_continue() -> None:
     drain(schedule, lambda key: Failed(key, "ValueError: no", "...") if key == bad else done(key))
     assert {bad} == set(schedule.failed)
     assert len(schedule.done) == 2
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_fail_fast_sends_nothing_after_a_failure() -> None:
     plan = leaves_below_total(3)
     schedule = Schedule(plan, set(), fail_fast=True)
     assert len(drain(schedule, lambda key: Failed(key, "ValueError: no", "..."))) == 1
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_a_lost_worker_does_not_lose_its_jobs() -> None:
@@ -217,7 +217,7 @@ def test_store_that_refuses_pauses_without_losing_results() -> None:
     answer(schedule, first, lambda key: Refused(key, "No space left on device"))
     assert schedule.next() is None
     answer(schedule, second)
-    assert schedule.over
+    assert schedule.is_over
     assert schedule.paused == "No space left on device"
     assert set(keys(second)) == schedule.done
     assert not schedule.failed
@@ -231,7 +231,7 @@ def test_missing_input_is_recomputed_before_its_reader() -> None:
     assert call is not None
     answer(schedule, call, lambda key: Missing(key, (gone,)))
     assert [[gone], [summary]] == drain(schedule)
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_other_readers_of_a_missing_input_wait_too() -> None:
@@ -265,7 +265,7 @@ def test_damaged_input_is_recomputed_once_for_all_readers(together: int) -> None
     resent = drain(schedule)
     assert [base] == resent[0]
     assert sorted(reader_keys) == sorted(key for call in resent[1:] for key in call)
-    assert ({}, set(plan.jobs), 1, True) == (schedule.failed, schedule.done, schedule.damaged, schedule.over)
+    assert ({}, set(plan.jobs), 1, True) == (schedule.failed, schedule.done, schedule.damaged, schedule.is_over)
 
 
 def test_report_from_before_the_recomputation_is_ignored() -> None:
@@ -317,7 +317,7 @@ def test_repeatedly_damaged_result_fails_without_its_readers() -> None:
     assert f"was missing or damaged {REOPENED} times" in schedule.failed[base].error
     assert schedule.damaged == REOPENED
     assert calls == 2 * REOPENED + REOPENED - 1
-    assert (set(), True) == (schedule.done, schedule.over)
+    assert (set(), True) == (schedule.done, schedule.is_over)
 
 
 def test_result_damaged_less_often_does_not_fail() -> None:
@@ -354,7 +354,7 @@ def test_halves_of_lost_call_wait_for_input() -> None:
     answer(schedule, second_call, lambda key: Missing(key, (base,)))
     resent = drain(schedule)
     assert ([base], sorted(remaining)) == (resent[0], sorted(key for call in resent[1:] for key in call))
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_due_retry_waits_for_its_reopened_input() -> None:
@@ -380,7 +380,7 @@ def test_result_read_as_input_and_state_is_recomputed() -> None:
     assert call is not None
     answer(schedule, call, lambda key: Missing(key, (after,)))
     assert [[before], [after], [summary]] == drain(schedule)
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_deferred_jobs_arrive_or_are_reclaimed() -> None:
@@ -389,12 +389,12 @@ def test_deferred_jobs_arrive_or_are_reclaimed() -> None:
     schedule = Schedule(plan, set())
     schedule.defer([first, second, summary])
     assert [[third]] == drain(schedule)
-    assert not schedule.over
+    assert not schedule.is_over
     schedule.take_over_results([first])
     assert schedule.next() is None
     schedule.reclaim([second, summary])
     assert [[second], [summary]] == drain(schedule)
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_earlier_failures_are_not_sent_again() -> None:
@@ -516,7 +516,7 @@ def test_groups_of_one_task_share_measurements() -> None:
     assert ([10, 10], {2}) == (sizes(calls), {call.sharers for call in calls})
     answer(schedule, calls[0], gpu_outcome(busy=0.5))
     answer(schedule, calls[1], gpu_outcome(busy=0.5))
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_gpu_calls_shrink_towards_the_end() -> None:
@@ -530,7 +530,7 @@ def test_gpu_calls_shrink_towards_the_end() -> None:
     assert call_sizes[:6] == [80, 80, 80, 80, 80, 72]
     assert sorted(call_sizes, reverse=True) == call_sizes
     assert set(plan.jobs) == schedule.done
-    assert schedule.over
+    assert schedule.is_over
     assert schedule.on_gpus == 0
 
 
@@ -619,7 +619,7 @@ def test_link_is_sent_after_its_predecessor_with_candidates() -> None:
     sent_items = []
     while call := schedule.next():
         assert schedule.next() is None
-        sent_items += [(item.key, item.before, item.leaves) for item in call.items]
+        sent_items += [(item.key, item.earlier_keys, item.leaves) for item in call.items]
         answer(schedule, call)
     assert [
         (first, (), True),
@@ -643,11 +643,11 @@ def test_links_after_a_failed_one_are_never_sent() -> None:
     first, second, third, *other_links, _ = plan.jobs
     schedule = Schedule(plan, set())
     drain(schedule, lambda key: Failed(key, "ValueError: no", "") if key == second else done(key))
-    assert schedule.over
+    assert schedule.is_over
     assert {second} == set(schedule.failed)
     assert {first, *other_links} == schedule.done
     continued = Schedule(plan, schedule.done, failed=schedule.failed)
-    assert (continued.next(), continued.over) == (None, True)
+    assert (continued.next(), continued.is_over) == (None, True)
     assert third not in continued.done
 
 

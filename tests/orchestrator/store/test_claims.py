@@ -76,7 +76,7 @@ def stop_clock(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch, seconds: float, beats: Mapping[str, float] | None = None
 ) -> None:
     """Stop the store's clock at `seconds` after the claim, and each driver's last beat at its time after the claim."""
-    claim_time = bucket.objects("claims")[-1].written.timestamp()
+    claim_time = bucket.objects("claims")[-1].write_time.timestamp()
     last = {token: claim_time + after for token, after in (beats or {}).items()}
     monkeypatch.setattr(claims, "_time", lambda _: (claim_time + seconds, last))
 
