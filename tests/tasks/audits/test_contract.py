@@ -78,7 +78,7 @@ print(json.dumps({"asked": asked, "told": told, "loaded": loaded}))
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedPresets:
     """What a process planned: by audit, preset and scale a digest of each cell's plan, or why there is none."""
 
     plans: dict[tuple[str, str, str], Any]
@@ -98,35 +98,39 @@ def _embedded_data_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
 
 
-def planned(package: Path, hash_seed: str, step: int) -> Planned:
+def plan_in_process(package: Path, hash_seed: str, step: int) -> PlannedPresets:
     env = {name: value for name, value in os.environ.items() if name != "ENGRAM_DATA"}
     env |= {"PYTHONPATH": os.pathsep.join([str(package), PATHS]), "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-c", PLANNING, str(step), *AUDITS]
-    said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout)
-    names = [tuple(each) for each in said["asked"]]
-    return Planned(dict(zip(names, said["told"], strict=True)), said["loaded"])
+    output = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout)
+    names = [tuple(request) for request in output["asked"]]
+    return PlannedPresets(dict(zip(names, output["told"], strict=True)), output["loaded"])
 
 
 @pytest.fixture(scope="module")
-def plans(package: Path) -> tuple[Planned, Planned]:
+def plans(package: Path) -> tuple[PlannedPresets, PlannedPresets]:
     """The plans of two processes: they order sets of texts differently, and the second plans the last preset first."""
-    return planned(package, "0", 1), planned(package, "1", -1)
+    return plan_in_process(package, "0", 1), plan_in_process(package, "1", -1)
 
 
-def test_a_plan_is_the_same_in_every_process_and_order(plans: tuple[Planned, Planned]) -> None:
-    one, other = plans
-    assert one.plans == other.plans
+def test_plans_do_not_depend_on_process_or_order(plans: tuple[PlannedPresets, PlannedPresets]) -> None:
+    forward, backward = plans
+    assert forward.plans == backward.plans
 
 
-def test_listing_and_planning_load_none_of_what_only_computing_needs(plans: tuple[Planned, Planned]) -> None:
-    assert [each.loaded for each in plans] == [[], []]
+def test_planning_loads_no_computing_libraries(plans: tuple[PlannedPresets, PlannedPresets]) -> None:
+    assert [planned.loaded for planned in plans] == [[], []]
 
 
-def test_every_preset_plans_or_says_in_a_line_which_data_are_absent(plans: tuple[Planned, Planned]) -> None:
-    refused = {asked: said for asked, said in plans[0].plans.items() if isinstance(said, str)}
-    for asked, said in refused.items():
-        assert len(said.splitlines()) == 1, asked
-        assert ("no folder " if asked[:2] == ("toys", "partly") else "ENGRAM_DATA is not set") in said, asked
+def test_unplannable_presets_name_missing_data(plans: tuple[PlannedPresets, PlannedPresets]) -> None:
+    refused = {
+        preset_at_scale: message for preset_at_scale, message in plans[0].plans.items() if isinstance(message, str)
+    }
+    for preset_at_scale, message in refused.items():
+        assert len(message.splitlines()) == 1, preset_at_scale
+        assert ("no folder " if preset_at_scale[:2] == ("toys", "partly") else "ENGRAM_DATA is not set") in message, (
+            preset_at_scale
+        )
     # At tiny scale all is embedded; so are the data of what a new user tries.
     ours = {(audit, preset) for audit, preset, scale in refused if audit in (*OURS, EXAMPLE) and scale == "tiny"}
     assert set() == ours
@@ -165,20 +169,20 @@ def differing_cells(audit: str, preset: str) -> list[Cell]:
     """
     cells = pin_cells(resolve_cells(Spec(audit, preset, {"scale": "tiny"})), {})
     if preset in CHEAP:
-        different = {frozenset(choices(cell.config)): cell for cell in cells}
-        return list(different.values())
+        cells_by_choices = {frozenset(choices(cell.config)): cell for cell in cells}
+        return list(cells_by_choices.values())
     presets = [name for name in audits.find(audit).audit.presets if (audit, name) not in ABSENT]
-    seen: set[tuple[str, Any]] = set()
+    earlier_choices: set[tuple[str, Any]] = set()
     for name in [*cheap(audit), *presets[: presets.index(preset)]]:
         for cell in differing_cells(audit, name):
-            seen |= set(choices(cell.config))
+            earlier_choices |= set(choices(cell.config))
     new_cells = []
     for cell in cells:
         smaller = replace(cell, config=with_less(cell.config))
-        chosen = set(choices(smaller.config))
-        if not chosen <= seen:
+        cell_choices = set(choices(smaller.config))
+        if not cell_choices <= earlier_choices:
             new_cells.append(smaller)
-            seen |= chosen
+            earlier_choices |= cell_choices
     return new_cells
 
 
@@ -192,7 +196,7 @@ class Tiny:
     def run(self, audit: str, preset: str, tolerate: int = 0) -> Report:
         return start(differing_cells(audit, preset), open_store(self.store), replace(pages.HERE, tolerate=tolerate))
 
-    def of(self, audit: str, preset: str) -> Report:
+    def report(self, audit: str, preset: str) -> Report:
         if (audit, preset) not in self.done:
             self.done[audit, preset] = self.run(audit, preset)
         return self.done[audit, preset]
@@ -200,7 +204,7 @@ class Tiny:
     def cells(self, audit: str, preset: str) -> list[tuple[Any, Report]]:
         """The config and the report of each cell that differs from earlier ones."""
         configs = [cell.config for cell in differing_cells(audit, preset)]
-        report = self.of(audit, preset) if configs else None
+        report = self.report(audit, preset) if configs else None
         return list(zip(configs, report.cells or (report,), strict=True)) if report else []
 
 
@@ -221,9 +225,9 @@ def stored(report: Report, name: str) -> pa.Table:
 
 def cheap(audit: str) -> list[str]:
     """The presets that these tests run; each audit has one at least."""
-    found = [preset for preset in CHEAP if preset in audits.find(audit).audit.presets]
-    assert found, f"{audit} has none of the presets {', '.join(CHEAP)}"
-    return found
+    presets = [preset for preset in CHEAP if preset in audits.find(audit).audit.presets]
+    assert presets, f"{audit} has none of the presets {', '.join(CHEAP)}"
+    return presets
 
 
 def verdict(audit: str, config: Any, summary: pa.Table) -> Verdict | None:
@@ -235,8 +239,8 @@ def names(summary: pa.Table) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("audit", AUDITS)
-def test_run_twice_computes_nothing_and_tells_the_same(audit: str, tiny: Tiny) -> None:
-    first = tiny.of(audit, cheap(audit)[0])
+def test_second_run_computes_nothing_and_agrees(audit: str, tiny: Tiny) -> None:
+    first = tiny.report(audit, cheap(audit)[0])
     second = tiny.run(audit, cheap(audit)[0])
     assert (second.state, second.jobs["done"]) == ("finished", 0)
     assert (first.run, dict(first.roots)) == (second.run, dict(second.roots))
@@ -261,7 +265,7 @@ def test_tables_have_the_schemas_of_their_measures(audit: str, preset: str, tiny
 
 
 @pytest.mark.parametrize(("audit", "preset"), PRESETS)
-def test_a_number_has_a_name_a_unit_and_a_sample(audit: str, preset: str, tiny: Tiny) -> None:
+def test_summary_rows_have_name_unit_and_size(audit: str, preset: str, tiny: Tiny) -> None:
     for _, report in tiny.cells(audit, preset):
         summary = report.table("summary")
         for row in summary.to_pylist():
@@ -277,7 +281,7 @@ def test_a_number_has_a_name_a_unit_and_a_sample(audit: str, preset: str, tiny: 
 
 
 @pytest.mark.parametrize("audit", AUDITS)
-def test_what_an_answer_means_is_declared_with_its_tone(audit: str, package: Path) -> None:
+def test_answers_are_declared_with_their_tone(audit: str, package: Path) -> None:
     answers = audits.find(audit).audit.wording.answers
     assert "open" in {meaning.tone for meaning in answers.values()}  # where nothing could be had
     for answer, meaning in answers.items():
@@ -287,80 +291,82 @@ def test_what_an_answer_means_is_declared_with_its_tone(audit: str, package: Pat
 
 
 @pytest.mark.parametrize(("audit", "preset"), PRESETS)
-def test_the_answer_in_words_stands_on_rows_of_the_summary(audit: str, preset: str, tiny: Tiny) -> None:
+def test_answer_refers_to_rows_of_the_summary(audit: str, preset: str, tiny: Tiny) -> None:
     assert audit not in OURS or audits.find(audit).audit.verdict is not None
     for config, report in tiny.cells(audit, preset):
         summary = report.table("summary")
         for table in (summary, summary.slice(0, 0)):  # the second, where nothing could be had
-            said = verdict(audit, config, table)
-            if said is not None:
-                assert said.answer in audits.find(audit).audit.wording.answers
-                assert said.sentence
-                assert said.limits
-                assert set(said.rows) <= set(names(table))
-                assert not re.findall(r"\b(?:nan|inf|None(?! of))\b", said.sentence)
+            answer = verdict(audit, config, table)
+            if answer is not None:
+                assert answer.answer in audits.find(audit).audit.wording.answers
+                assert answer.sentence
+                assert answer.limits
+                assert set(answer.rows) <= set(names(table))
+                assert not re.findall(r"\b(?:nan|inf|None(?! of))\b", answer.sentence)
 
 
-def test_the_presets_of_the_example_are_all_among_these(package: Path) -> None:
-    found = [each.values[1] for each in PRESETS if each.values[0] == EXAMPLE]
-    assert list(audits.find(EXAMPLE).audit.presets) == found
+def test_all_presets_of_the_example_are_tested(package: Path) -> None:
+    tested_presets = [case.values[1] for case in PRESETS if case.values[0] == EXAMPLE]
+    assert list(audits.find(EXAMPLE).audit.presets) == tested_presets
 
 
 @pytest.mark.parametrize("audit", [audit for audit in AUDITS if audit in (*OURS, EXAMPLE)])
-def test_where_nothing_was_trained_on_the_interval_covers_the_null(audit: str, tiny: Tiny) -> None:
+def test_null_preset_interval_covers_the_null(audit: str, tiny: Tiny) -> None:
     for config, report in tiny.cells(audit, "null"):
         rows = {(row["metric"], row["setting"]): row for row in report.table("summary").to_pylist()}
-        said = verdict(audit, config, report.table("summary"))
-        assert said is not None
-        assert audits.find(audit).audit.wording.answers[said.answer].tone != "accused"
-        rests_on = next(row for row in map(rows.__getitem__, said.rows) if row["low"] is not None)
-        assert rests_on["low"] <= rests_on["null"] <= rests_on["high"], rests_on
+        answer = verdict(audit, config, report.table("summary"))
+        assert answer is not None
+        assert audits.find(audit).audit.wording.answers[answer.answer].tone != "accused"
+        decisive_row = next(row for row in map(rows.__getitem__, answer.rows) if row["low"] is not None)
+        assert decisive_row["low"] <= decisive_row["null"] <= decisive_row["high"], decisive_row
 
 
 def without_a_leaf(roots: Roots) -> Roots:
     """The same plan, but that the first of the jobs that read no tables fails."""
     leaf = next(key for key, job in Plan.from_roots(roots).jobs.items() if not job.inputs)
-    made: dict[Job, Job] = {}
+    new_jobs: dict[Job, Job] = {}
 
-    def changed(job: Job) -> Job:
-        if job not in made:
-            inputs = tuple(changed(below) for below in job.inputs)
-            after = None if job.after is None else changed(job.after)
+    def with_failure(job: Job) -> Job:
+        if job not in new_jobs:
+            inputs = tuple(with_failure(source) for source in job.inputs)
+            after = None if job.after is None else with_failure(job.after)
             fails = not inputs and key_of(job, ()) == leaf
-            made[job] = Job(lost, Lost()) if fails else replace(job, inputs=inputs, after=after)
-        return made[job]
+            new_jobs[job] = Job(lost, Lost()) if fails else replace(job, inputs=inputs, after=after)
+        return new_jobs[job]
 
-    def every(jobs: Sequence[Job]) -> tuple[Job, ...]:
-        return tuple(changed(job) for job in jobs)
+    def all_with_failure(jobs: Sequence[Job]) -> tuple[Job, ...]:
+        return tuple(with_failure(job) for job in jobs)
 
-    return {name: changed(root) if isinstance(root, Job) else every(root) for name, root in roots.items()}
+    return {
+        name: with_failure(root) if isinstance(root, Job) else all_with_failure(root) for name, root in roots.items()
+    }
 
 
 @pytest.mark.parametrize("audit", [audit for audit in AUDITS if audit != "chains"])  # which is a single training
-def test_a_failed_leaf_that_is_tolerated_leaves_a_summary(
-    audit: str, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tolerated_failure_still_yields_a_summary(audit: str, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = cheap(audit)[0]
     ((config, _),) = tiny.cells(audit, preset)  # so that nothing but what reads the leaf is computed anew
-    found = audits.find(audit)
-    failing = replace(found, audit=replace(found.audit, plan=lambda config: without_a_leaf(found.audit.plan(config))))
+    original = audits.find(audit)
+    failing = replace(
+        original, audit=replace(original.audit, plan=lambda config: without_a_leaf(original.audit.plan(config)))
+    )
     monkeypatch.setattr(audits, "find", lambda name: failing)
     report = tiny.run(audit, preset, tolerate=1)
     assert (report.state, report.jobs["failed"], report.exit_code) == ("failed", 1, 3)
     summary = report.table("summary").select(SUMMARY.names)
     assert summary.schema.equals(SUMMARY)
     assert summary.num_rows
-    said = verdict(audit, config, summary)
-    assert said is None or set(said.rows) <= set(names(summary))
+    answer = verdict(audit, config, summary)
+    assert answer is None or set(answer.rows) <= set(names(summary))
 
 
 @pytest.mark.parametrize("audit", AUDITS)
-def test_what_an_audit_says_of_itself_is_read_in_its_report(audit: str, tiny: Tiny) -> None:
-    found = audits.find(audit)
-    assert found.question
-    assert found.documentation or audit not in (*OURS, EXAMPLE)
-    run = open_run(open_store(str(tiny.store)), tiny.of(audit, cheap(audit)[0]).run)
+def test_report_shows_the_audits_documentation(audit: str, tiny: Tiny) -> None:
+    definition = audits.find(audit)
+    assert definition.question
+    assert definition.documentation or audit not in (*OURS, EXAMPLE)
+    run = open_run(open_store(str(tiny.store)), tiny.report(audit, cheap(audit)[0]).run)
     page = pages.words(pages.draw(run))
-    assert found.question in page
-    for paragraph in found.documentation.split("\n\n"):
+    assert definition.question in page
+    for paragraph in definition.documentation.split("\n\n"):
         assert " ".join(paragraph.replace("`", "").split()) in page  # backticks become elements of the page

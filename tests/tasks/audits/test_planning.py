@@ -17,7 +17,7 @@ from tasks.contract.audit import Audit
 
 PACKAGES = Path(__file__).parents[3] / "tasks" / "audits"
 AUDITS = sorted(folder.name for folder in PACKAGES.iterdir() if (folder / "__init__.py").exists())
-MOST = 20
+MAX_FUNCTIONS = 20
 DIGESTS: dict[str, str] = {}
 
 
@@ -54,10 +54,10 @@ def planned_configs(name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", AUDITS)
-def test_config_is_handed_to_few_functions(name: str) -> None:
+def test_few_functions_receive_the_config(name: str) -> None:
     audit = audits.find(name).audit
     configs = planned_configs(name)
     assert configs
     functions = set[str]().union(*(functions_given_config(audit, PACKAGES / name, config) for config in configs))
     assert functions
-    assert len(functions) <= MOST, sorted(functions)
+    assert len(functions) <= MAX_FUNCTIONS, sorted(functions)
