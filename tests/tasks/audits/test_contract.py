@@ -1,4 +1,4 @@
-"""What every audit owes its users, whoever offers it: ours, those of another package, and the example of the README."""
+"""Requirements that every audit meets: the audits of this project, of another package, and the README's example."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ from tests.support.shell import PATHS, ROOT
 
 OURS = sorted(path.stem for path in (ROOT / "tasks" / "audits").iterdir() if not path.name.startswith("_"))
 AUDITS = sorted({*audits.names(), EXAMPLE})
-CHEAP = ("smoke", "null", "few")  # presets that take a second or so at tiny scale
-ABSENT = {("toys", "absent"), ("toys", "partly")}  # whose data no test has
+CHEAP = ("smoke", "null", "few")  # presets that take about a second at tiny scale
+ABSENT = {("toys", "absent"), ("toys", "partly")}  # presets whose data no test has
 PRESETS = [
     pytest.param(audit, preset, marks=() if preset in CHEAP else pytest.mark.slow)
     for audit in AUDITS
     for preset in (("smoke", "null", "mnist") if audit == EXAMPLE else audits.find(audit).audit.presets)
     if (audit, preset) not in ABSENT
 ]
-# What all audits plan, at full and at tiny scale, in a process that has done nothing else.
+# Plans every audit at full and at tiny scale, in a process that has done nothing else.
 PLANNING = """
 import hashlib, json, sys
 from orchestrator.errors import EngramError
@@ -64,22 +64,22 @@ def keys(spec):
         plans = [plan_of(cell) for cell in pin_cells(resolve_cells(spec), digests)]
     except EngramError as error:
         return str(error)
-    told = [[list(plan.jobs), dict(plan.roots), dict(plan.inputs), dict(plan.after)] for plan in plans]
-    return [hashlib.sha256(json.dumps(each).encode()).hexdigest() for each in told]
+    jobs = [[list(plan.jobs), dict(plan.roots), dict(plan.inputs), dict(plan.after)] for plan in plans]
+    return [hashlib.sha256(json.dumps(jobs_of_cell).encode()).hexdigest() for jobs_of_cell in jobs]
 
 digests = {}
-asked = [(name, preset, scale) for name in sys.argv[2:] for preset in audits.find(name).audit.presets
-         for scale in ("full", "tiny")]
-asked = asked[::int(sys.argv[1])]
-told = [keys(Spec(name, preset, {"scale": scale})) for name, preset, scale in asked]
+requests = [(name, preset, scale) for name in sys.argv[2:] for preset in audits.find(name).audit.presets
+            for scale in ("full", "tiny")]
+requests = requests[::int(sys.argv[1])]
+plans = [keys(Spec(name, preset, {"scale": scale})) for name, preset, scale in requests]
 loaded = [name for name in ("torch", "scipy", "sklearn", "pandas", "ray") if name in sys.modules]
-print(json.dumps({"asked": asked, "told": told, "loaded": loaded}))
+print(json.dumps({"requests": requests, "plans": plans, "loaded": loaded}))
 """
 
 
 @dataclass(frozen=True)
 class PlannedPresets:
-    """What a process planned: by audit, preset and scale a digest of each cell's plan, or why there is none."""
+    """The plans of one process: for each audit, preset and scale, one digest per cell or the error message."""
 
     plans: dict[tuple[str, str, str], Any]
     loaded: list[str]
@@ -87,7 +87,7 @@ class PlannedPresets:
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of the package that offers the example, which is on Python's path."""
+    """The folder of the package that provides the example; it is on Python's path."""
     folder = tmp_path_factory.mktemp("package")
     with offered_example(folder):
         yield folder
@@ -103,13 +103,13 @@ def plan_in_process(package: Path, hash_seed: str, step: int) -> PlannedPresets:
     env |= {"PYTHONPATH": os.pathsep.join([str(package), PATHS]), "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-c", PLANNING, str(step), *AUDITS]
     output = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout)
-    names = [tuple(request) for request in output["asked"]]
-    return PlannedPresets(dict(zip(names, output["told"], strict=True)), output["loaded"])
+    names = [tuple(request) for request in output["requests"]]
+    return PlannedPresets(dict(zip(names, output["plans"], strict=True)), output["loaded"])
 
 
 @pytest.fixture(scope="module")
 def plans(package: Path) -> tuple[PlannedPresets, PlannedPresets]:
-    """The plans of two processes: they order sets of texts differently, and the second plans the last preset first."""
+    """The plans of two processes, which order sets of strings differently and plan the presets in opposite orders."""
     return plan_in_process(package, "0", 1), plan_in_process(package, "1", -1)
 
 
@@ -131,7 +131,7 @@ def test_unplannable_presets_name_missing_data(plans: tuple[PlannedPresets, Plan
         assert ("no folder " if preset_at_scale[:2] == ("toys", "partly") else "ENGRAM_DATA is not set") in message, (
             preset_at_scale
         )
-    # At tiny scale all is embedded; so are the data of what a new user tries.
+    # At tiny scale all data are embedded, and so are the data of the presets that a new user tries.
     ours = {(audit, preset) for audit, preset, scale in refused if audit in (*OURS, EXAMPLE) and scale == "tiny"}
     assert set() == ours
     tried = {preset for audit, preset, _ in refused if audit in OURS and preset in ("quickstart", "null", "smoke")}
@@ -139,7 +139,7 @@ def test_unplannable_presets_name_missing_data(plans: tuple[PlannedPresets, Plan
 
 
 def choices(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """What a config chooses, by field: of numbers only whether they are above 0, since sizes do not change code."""
+    """The choices of a config, by field. A number counts only as positive or not, since sizes do not change the code."""
     if is_dataclass(value):
         yield path, type(value)
         for field in fields(value):
@@ -162,10 +162,10 @@ def with_less(config: Any) -> Any:
 
 @cache
 def differing_cells(audit: str, preset: str) -> list[Cell]:
-    """The preset's cells at tiny scale that make a choice which no earlier preset and no earlier cell makes.
+    """The preset's cells at tiny scale with a choice that neither an earlier preset nor an earlier cell makes.
 
-    Cells that differ in the sizes of numbers alone, as those of a ladder do, run once. Combinations of choices that
-    occur one by one elsewhere are planned (`test_every_preset_plans_or_says_in_a_line_which_data_are_absent`), not run.
+    Cells that differ only in numbers, such as those of a ladder, run once. Combinations of choices that occur
+    separately elsewhere are planned (`test_unplannable_presets_name_missing_data`), not run.
     """
     cells = pin_cells(resolve_cells(Spec(audit, preset, {"scale": "tiny"})), {})
     if preset in CHEAP:
@@ -218,20 +218,20 @@ def tiny(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ti
 
 
 def stored(report: Report, name: str) -> pa.Table:
-    """The table as it is stored, without the columns that are added for users."""
+    """The stored table, without the columns that are added for users."""
     assert report.store is not None
     return tables.read(report.store, report.roots[name])
 
 
 def cheap(audit: str) -> list[str]:
-    """The presets that these tests run; each audit has one at least."""
+    """The presets that these tests run; each audit has at least one."""
     presets = [preset for preset in CHEAP if preset in audits.find(audit).audit.presets]
     assert presets, f"{audit} has none of the presets {', '.join(CHEAP)}"
     return presets
 
 
 def verdict(audit: str, config: Any, summary: pa.Table) -> Verdict | None:
-    return audits.find(audit).audit.answer(config, summary)  # which refuses one that is not declared
+    return audits.find(audit).audit.answer(config, summary)  # raises an error for an undeclared answer
 
 
 def names(summary: pa.Table) -> list[tuple[str, str]]:
@@ -249,7 +249,8 @@ def test_second_run_computes_nothing_and_agrees(audit: str, tiny: Tiny) -> None:
 
 @pytest.mark.parametrize(("audit", "preset"), PRESETS)
 def test_tables_have_the_schemas_of_their_measures(audit: str, preset: str, tiny: Tiny) -> None:
-    measures = audits.find(audit).audit.measures  # of which several may share a name, where a config has one of them
+    # several measures may share a name if a config has only one of these measures
+    measures = audits.find(audit).audit.measures
     for _, report in tiny.cells(audit, preset):
         assert stored(report, "summary").schema.equals(SUMMARY)
         if measures:
@@ -261,7 +262,7 @@ def test_tables_have_the_schemas_of_their_measures(audit: str, preset: str, tiny
             assert not schemas or any(table.schema.equals(schema) for schema in schemas), name
             parquet = io.BytesIO()
             pq.write_table(table, parquet)
-            assert table.equals(pq.read_table(parquet)), name  # which a fixed size of lists would spoil
+            assert table.equals(pq.read_table(parquet)), name  # lists of a fixed size would break this
 
 
 @pytest.mark.parametrize(("audit", "preset"), PRESETS)
@@ -274,7 +275,7 @@ def test_summary_rows_have_name_unit_and_size(audit: str, preset: str, tiny: Tin
             assert row["n"] is not None, row
             assert row["n"] >= 0, row
             assert isinstance(json.loads(row["setting"]), dict)
-            assert row["published"] is None, row  # whose data and networks these are not
+            assert row["published"] is None, row  # published numbers belong to other data and networks
             if row["low"] is not None:
                 assert row["low"] <= row["estimate"] <= row["high"], row
         assert len(names(summary)) == len(set(names(summary)))
@@ -283,7 +284,7 @@ def test_summary_rows_have_name_unit_and_size(audit: str, preset: str, tiny: Tin
 @pytest.mark.parametrize("audit", AUDITS)
 def test_answers_are_declared_with_their_tone(audit: str, package: Path) -> None:
     answers = audits.find(audit).audit.wording.answers
-    assert "open" in {meaning.tone for meaning in answers.values()}  # where nothing could be had
+    assert "open" in {meaning.tone for meaning in answers.values()}  # the answer if there is no result
     for answer, meaning in answers.items():
         assert 1 <= len(answer.split()) <= 4, answer
         assert meaning.words, answer
@@ -295,7 +296,7 @@ def test_answer_refers_to_rows_of_the_summary(audit: str, preset: str, tiny: Tin
     assert audit not in OURS or audits.find(audit).audit.verdict is not None
     for config, report in tiny.cells(audit, preset):
         summary = report.table("summary")
-        for table in (summary, summary.slice(0, 0)):  # the second, where nothing could be had
+        for table in (summary, summary.slice(0, 0)):  # the second has no result
             answer = verdict(audit, config, table)
             if answer is not None:
                 assert answer.answer in audits.find(audit).audit.wording.answers
@@ -322,7 +323,7 @@ def test_null_preset_interval_covers_the_null(audit: str, tiny: Tiny) -> None:
 
 
 def without_a_leaf(roots: Roots) -> Roots:
-    """The same plan, but that the first of the jobs that read no tables fails."""
+    """The same plan, in which the first job that reads no tables fails."""
     leaf = next(key for key, job in Plan.from_roots(roots).jobs.items() if not job.inputs)
     new_jobs: dict[Job, Job] = {}
 
@@ -342,10 +343,10 @@ def without_a_leaf(roots: Roots) -> Roots:
     }
 
 
-@pytest.mark.parametrize("audit", [audit for audit in AUDITS if audit != "chains"])  # which is a single training
+@pytest.mark.parametrize("audit", [audit for audit in AUDITS if audit != "chains"])  # chains is a single training
 def test_tolerated_failure_still_yields_a_summary(audit: str, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = cheap(audit)[0]
-    ((config, _),) = tiny.cells(audit, preset)  # so that nothing but what reads the leaf is computed anew
+    ((config, _),) = tiny.cells(audit, preset)  # so that only jobs that read the failed one are computed again
     original = audits.find(audit)
     failing = replace(
         original, audit=replace(original.audit, plan=lambda config: without_a_leaf(original.audit.plan(config)))

@@ -1,4 +1,4 @@
-"""Copies of one image in a user's data are one record, in one part, in every audit, and the answer counts them."""
+"""Copies of an image in a user's data are one record, on one side of every split, and the answer counts the copies."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def noise(number: int) -> Image.Image:
 
 
 def user_folder(folder: Path, copies: int, offset: int = 0) -> Dataset:
-    """60 training images of two classes, of which so many are one image, and other test images."""
+    """60 training images of two classes, of which `copies` are the same image, and different test images."""
     for number in range(COUNT):
         path = folder / "train" / "ab"[number % 2] / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ def user_questions(folder: Path, copies: int) -> Dataset:
 
 
 def user_identifiers(folder: Path, copies: int) -> Dataset:
-    """60 different texts with an identifier each; the first `copies` identifiers are one."""
+    """60 different texts with an identifier each; the first `copies` identifiers are equal."""
     lines = []
     for number in range(COUNT):
         content = 0 if number < copies else number
@@ -225,7 +225,7 @@ SIDES = [
 
 
 def planned_summary(audit: Audit, config: Any) -> Any:
-    """The config of the summary."""
+    """The configuration of the summary."""
     job = audit.plan(config)["summary"]
     assert isinstance(job, Job)
     return job.config
@@ -238,7 +238,7 @@ def test_every_audit_counts_copies(audit: Audit, make: Any, tmp_path: Path) -> N
     assert about.copies.images == COPIED
     sentence = describe_copies(summarise((), (), about))
     assert re.search(rf"^Exact copies count as one record: 1 of the \d+ records represents {COPIED} \w+\.$", sentence)
-    assert about.copies.records in (COUNT - COPIED + 1, 2 * COUNT - COPIED + 1)  # of two sets, or of both parts
+    assert about.copies.records in (COUNT - COPIED + 1, 2 * COUNT - COPIED + 1)  # of two data sets, or of both splits
 
 
 @pytest.mark.parametrize(("audit", "make"), AUDITS)
@@ -270,7 +270,7 @@ def test_copies_are_one_canary(tmp_path: Path) -> None:
 
 def test_copies_are_one_canary_by_self_influence() -> None:
     digits = load(Dataset("digits"))
-    rows = np.array([3, 3, 4, 5])  # of which the first two are copies
+    rows = np.array([3, 3, 4, 5])  # the first two are copies
     table = made_up.influence([9.0, 9.0, 3.0, 1.0])
     images = replace(digits, train_images=digits.train_images[rows], train_labels=digits.train_labels[rows])
     with pytest.MonkeyPatch.context() as patch:

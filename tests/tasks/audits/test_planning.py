@@ -1,4 +1,4 @@
-"""How far a configuration travels while its plan is made: the functions of its audit that it is handed to."""
+"""The functions of an audit that receive the whole configuration while its plan is made."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIGESTS: dict[str, str] = {}
 
 
 def functions_given_config(audit: Audit, package: Path, config: Any) -> set[str]:
-    """The functions of the package that receive the whole configuration while it is planned; its methods are none."""
+    """The functions of the package that receive the whole configuration during planning; methods of it do not count."""
     functions = set()
 
     def watch(frame: FrameType, event: str, _: object) -> None:
@@ -42,7 +42,7 @@ def functions_given_config(audit: Audit, package: Path, config: Any) -> set[str]
 
 
 def planned_configs(name: str) -> list[Any]:
-    """The first configuration of each preset at `scale=tiny`, of those without files of the user."""
+    """The first configuration of each preset at `scale=tiny`, except presets that need files of the user."""
     configs = []
     for preset in audits.find(name).audit.presets:
         try:

@@ -1,4 +1,4 @@
-"""Every setting that an audit accepts changes what is planned, or is one that the answer alone reads."""
+"""Every setting of an audit changes the plan or is read only by the answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasks.contract.job import ANSWER_ONLY, Job
 AUDITS = ("deja_vu", "density", "forgetting", "membership", "relational", "text", "unique_feature")
 
 
-# Settings whose effect does not show in so small a plan.
+# Settings without a visible effect in a small plan.
 WITHOUT_EFFECT_IF_TINY = {
     "link": "a training of one epoch is one link",
     "one_seed": "the plan has one canary",
@@ -27,7 +27,7 @@ WITHOUT_EFFECT_IF_TINY = {
 
 
 def plan_digest(audit: Any, config: Any) -> tuple[Any, ...]:
-    """What is planned: every job with its configuration and its inputs."""
+    """A digest of the plan: every job with its configuration and inputs."""
     digests: dict[int, int] = {}
 
     def digest(job: Job) -> int:
@@ -40,7 +40,7 @@ def plan_digest(audit: Any, config: Any) -> tuple[Any, ...]:
 
 
 def settings(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Path, declared type and value of each field that the plan is to depend on, of groups and alternatives, too."""
+    """Path, declared type and value of each field that should affect the plan, including groups and alternatives."""
     kind: Any = type(config)
     for field in dataclasses.fields(config):
         path, field_value = f"{prefix}{field.name}", getattr(config, field.name)
@@ -53,7 +53,7 @@ def settings(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
 
 
 def other_values(declared_type: Any, value: Any) -> list[Any]:
-    """Some other values of a declared type; none of texts, data sets and files."""
+    """Other values of a declared type; none for texts, data sets and files."""
     if isinstance(value, bool):
         return [not value]
     for member in alternatives(declared_type):
@@ -69,7 +69,7 @@ def other_values(declared_type: Any, value: Any) -> list[Any]:
 
 
 def without_effect(audit: Any, config: Any) -> list[str]:
-    """The settings of which other values are accepted and change nothing."""
+    """The settings whose other accepted values do not change the plan."""
     baseline = plan_digest(audit, config)
     unused = []
     for path, declared_type, value in settings(config):
@@ -91,7 +91,9 @@ def without_effect(audit: Any, config: Any) -> list[str]:
 
 
 def kinds(config: Any) -> tuple[Any, ...]:
-    """The types of a config, its groups and alternatives, and its lists of names: presets that share them are one."""
+    """The types of a config, its groups, its alternatives and its lists of names; presets with equal types count as
+    one.
+    """
     types: list[Any] = [type(config)]
     for value in (parts(config) or {}).values():
         if parts(value) is not None:

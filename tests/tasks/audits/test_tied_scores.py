@@ -1,4 +1,4 @@
-"""A constant and a rounded output, sent through every route: none is judged, by the audit's own answer."""
+"""Constant and rounded outputs on every route: no audit judges them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ from tests.tasks.audits.text.test_documents import made_scores
 from tests.tasks.audits.unique_feature.made_up import family
 
 Array = NDArray[np.float64]
-Change = Callable[[Array], Array]  # of what a model says
+Change = Callable[[Array], Array]  # of the model's outputs
 Answered = tuple[object, object, pa.Table]  # the audit, a config and a summary
 CHANGES: Mapping[str, Change] = {
     "constant": lambda values: np.full_like(values, 0.25),
@@ -75,7 +75,7 @@ CHANGES: Mapping[str, Change] = {
 
 
 def changed_column(table: pa.Table, name: str, change: Change) -> pa.Table:
-    """The table with a column of numbers, or of lists of them, as the change makes it."""
+    """The table with the change applied to a column of numbers or of lists of numbers."""
     column = table[name].combine_chunks()
     if pa.types.is_list(column.type):
         values = pa.array([change(np.array(row)).tolist() for row in column.to_pylist()], column.type)
@@ -157,7 +157,7 @@ def deja_vu_encoder(change: Change) -> Answered:
     changed_embeddings = (change(crops).astype(np.float32), change(public).astype(np.float32))
     if (
         len(np.unique(changed_embeddings[0])) > 1
-    ):  # a rounding keeps most of 16 coordinates apart; here it leaves but one of them
+    ):  # rounding keeps most of 16 coordinates distinct, so only one of them is kept
         changed_embeddings = tuple(
             embeddings * (np.arange(embeddings.shape[1]) == 0) for embeddings in changed_embeddings
         )  # type: ignore[assignment]
@@ -178,7 +178,7 @@ def text_documents(change: Change) -> Answered:
     score_tables = made_scores(0.0, 1)
     changed_log_p = change(
         np.stack([scores["log_p"].to_numpy() for scores in score_tables])
-    )  # with one grid for all models
+    )  # rounds all models to the same grid
     tables = [
         changed_column(scores, "log_p", lambda _, values=values: values)  # type: ignore[misc]
         for scores, values in zip(score_tables, changed_log_p, strict=True)
@@ -189,7 +189,7 @@ def text_documents(change: Change) -> Answered:
 
 
 def relational_reader(change: Change) -> Answered:
-    """A reader that is trained here; answers are texts, so a rounded output is a wrong answer and nothing is tied."""
+    """A reader that is trained here. Its answers are texts, so rounding makes an answer wrong rather than tied."""
     answers = np.round(change(np.random.default_rng(1).normal(0, 0.2, 400)), 6)
     share = np.unique(answers, return_counts=True)[1].max() / len(answers)
     commonest = pa.Table.from_pylist(

@@ -1,8 +1,8 @@
 """The tables of each task and its version: neither changes without the other.
 
-A failure means that the task no longer computes its stored results. If the change is meant, raise the task's
-`version`, renew the golden file and review its diff. A fingerprint under an unchanged version is not renewed: if the
-table of this test was changed instead of the task, delete its entry first.
+A failure means that the task no longer computes its stored results. If the change is intended, raise the task's
+`version`, renew the golden file and review its diff. A fingerprint under an unchanged version is not renewed: if you
+changed the table of this test instead of the task, delete its entry first.
 """
 
 from __future__ import annotations

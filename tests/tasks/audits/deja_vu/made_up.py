@@ -1,4 +1,4 @@
-"""Neighbours that were made up: which public labels are near to each image's crop by either model."""
+"""Synthetic neighbours: the labels of the public images that each model places nearest to an image's crop."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pyarrow as pa
 from tasks.audits.deja_vu.measures.inferences import INFERENCES
 from tasks.audits.deja_vu.measures.neighbours import NEIGHBOURS
 
-# By (model, set): each image's id, its label, and the labels of its neighbours.
+# By (model, set): each image's id, its label and the labels of its neighbours.
 NeighbourLabels = Mapping[tuple[str, str], Sequence[tuple[str, int, Sequence[int]]]]
 
 
 def neighbours(labels_by_model: NeighbourLabels, epoch: int = 5, layer: int = 3) -> pa.Table:
-    """NEIGHBOURS of these; a neighbour's row is 100 plus its label."""
+    """NEIGHBOURS of these labels; a neighbour's row is 100 plus its label."""
     rows = [
         {"epoch": epoch, "layer": layer, "model": model, "set": name, "id": id_, "label": label}
         | {"neighbours": [100 + near for near in labels], "neighbour_labels": list(labels)}
@@ -25,7 +25,7 @@ def neighbours(labels_by_model: NeighbourLabels, epoch: int = 5, layer: int = 3)
     return pa.Table.from_pylist(rows, NEIGHBOURS)
 
 
-# Three images of A and two of B. Model A knows a1 and a2 of its own, B knows b1; b2 is told by its background.
+# Three images of A and two of B. Model A memorised a1 and a2, model B memorised b1; the background reveals b2.
 FEW: NeighbourLabels = {
     ("A", "A"): [("a1", 1, (1, 1, 1, 1)), ("a2", 2, (2, 2, 0, 2)), ("a3", 3, (0, 0, 1, 1))],
     ("B", "A"): [("a1", 1, (0, 0, 0, 1)), ("a2", 2, (2, 2, 2, 2)), ("a3", 3, (3, 3, 3, 0))],
@@ -35,7 +35,7 @@ FEW: NeighbourLabels = {
 
 
 def simulated(seed: int, n: int, chance: float, memory: float, epoch: int = 5) -> pa.Table:
-    """Inferences of both sets: labels are told by `chance`, and by memory of a share of a model's own images."""
+    """Inferences of both sets: a label is right with probability `chance`, or if the model memorised the image."""
     rng = np.random.default_rng(seed)
     parts = []
     for name in "AB":

@@ -1,7 +1,8 @@
-"""Encoders that are drawn at random, and the audit's answer about them: everything but images is the audit's own.
+"""Random encoders and the audit's answers about them; only the images are synthetic.
 
-An image's embedding is its class's direction and noise. Of some crops the background tells the class to every encoder;
-how much of it, is the encoder's own. One that remembers tells the classes of some of its training images, too.
+The embedding of an image is the direction of its class plus noise. The background of some crops reveals the class to
+every encoder, with a strength that depends on the encoder. A memorising encoder also knows the classes of some of its
+training images.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ Rows = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Scenes:
-    """A and B, `per_set` images each, and twice as many public ones; whose backgrounds tell their class to anyone."""
+    """A and B with `per_set` images each, and twice as many public images, whose backgrounds always reveal the class."""
 
-    labels: NDArray[np.int64]  # A's, then B's
+    labels: NDArray[np.int64]  # of A, then of B
     public: NDArray[np.int64]
     is_revealing: NDArray[np.bool_]
 
@@ -55,7 +56,7 @@ class Scenes:
 def draw_scenes(
     rng: np.random.Generator, per_set: int = 150, revealing_shares: tuple[float, float] = (0.2, 0.2)
 ) -> Scenes:
-    """`told` are the shares of A and of B that are told by their backgrounds."""
+    """`revealing_shares` are the shares of A and of B whose backgrounds reveal the class."""
     labels = np.tile(np.arange(per_set) % CLASSES, 2)
     shares = np.repeat(revealing_shares, per_set)
     return Scenes(labels, np.arange(2 * per_set) % CLASSES, rng.random(2 * per_set) < shares)
@@ -66,8 +67,8 @@ def embed(
 ) -> tuple[Rows, Rows]:
     """The embeddings of the crops and of the public images.
 
-    `skill` is how well the encoder tells classes apart, `memory` the share of A that it remembers, `noise` the standard
-    deviation that is added to every number in the end.
+    `skill` is how well the encoder separates classes, `memory` the share of A that it memorised, and `noise` the
+    standard deviation of the noise that is added to every number afterwards.
     """
     is_memorised = scenes.in_a & (rng.random(len(scenes.labels)) < memory)
     strength = np.where(is_memorised, 1.0, np.where(scenes.is_revealing, skill, 0.0))
@@ -113,7 +114,7 @@ def tables(seed: int, models: str = "AB", **settings: float) -> list[pa.Table]:
 
 
 def unlike_tables() -> list[pa.Table]:
-    """NEIGHBOURS of models that remember nothing; backgrounds tell half of the objects of A and none of B."""
+    """NEIGHBOURS of models without memory; backgrounds reveal half of the objects of A and none of B."""
     scenes, rng = draw_scenes(np.random.default_rng(0), revealing_shares=(0.5, 0.0)), np.random.default_rng(1)
     return [neighbours(scenes, embed(scenes, rng), model) for model in "AB"]
 
@@ -133,7 +134,7 @@ def verdict_of(tables: list[pa.Table], seed: int = 0, config: DejaVu = CONFIG) -
 def answer_of_draw(
     seed: int, memory: float = 0.0, noise: float = 0.0, revealing_shares: tuple[float, float] = (0.2, 0.2)
 ) -> str:
-    """The answer about one encoder and its reference, both drawn by the seed, of different skills."""
+    """The answer about one encoder and its reference, both drawn by the seed, with different skills."""
     rng = np.random.default_rng(seed)
     scenes = draw_scenes(rng, revealing_shares=revealing_shares)
     skills = rng.uniform(0.3, 1.5, 2)
@@ -143,5 +144,5 @@ def answer_of_draw(
 
 
 def count_answers(count: int, **settings: float) -> Counter[str]:
-    """How often each answer is given of so many encoders."""
+    """The number of times that each answer is given for `count` encoders."""
     return Counter(answer_of_draw(seed, **settings) for seed in range(count))  # type: ignore[arg-type]

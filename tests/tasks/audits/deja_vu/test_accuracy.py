@@ -1,4 +1,4 @@
-"""What neighbours vote for, how often the most confident are right, and limits that keep a width."""
+"""Votes of neighbours, accuracy of the most confident images, and confidence limits that keep their width."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ def test_confident_count_is_rounded_down_but_positive() -> None:
 
 
 def test_accuracy_counts_the_most_confident_alone() -> None:
-    outcome = inferences([1, 0, 1, 1, 0], [-1.0, -0.1, -0.2, -3.0, -2.0])  # ranked: wrong, right, right, wrong, right
+    outcome = inferences(
+        [1, 0, 1, 1, 0], [-1.0, -0.1, -0.2, -3.0, -2.0]
+    )  # by confidence: wrong, right, right, wrong, right
     assert accuracy(outcome, [20, 40, 60, 80, 100]).tolist() == [0.0, 0.5, 2 / 3, 0.5, 0.6]
 
 

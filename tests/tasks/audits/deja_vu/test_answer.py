@@ -1,4 +1,4 @@
-"""The rules that decide, and the answer in words about made-up inferences and encoders."""
+"""The decision rules and the wording of answers about synthetic inferences and encoders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many trainings the figures of the paper take, and which runs repeat its numbers."""
+"""The number of trainings for the paper's figures, and the runs that repeat its numbers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ plan_cells = partial(plans.planned, "deja_vu")
     ("preset", "pairs"),
     [
         ("figure3", 2),  # VICReg, supervised
-        ("epochs", 6),  # a training for each criterion, with six checkpoints
+        ("epochs", 6),  # one training per criterion, with six checkpoints
         ("sizes", 2 * 5),  # VICReg, supervised
         ("loss", 6 + 10),  # invariances, temperatures
         ("layers", 1),
-        ("backbone", 2 * 5),  # by epochs and by sizes, of which 300 per class is in both
+        ("backbone", 2 * 5),  # by epochs and by sizes; 300 per class is in both
         ("architectures", 4 + 4),
         ("k", 1),
         ("finetune", 1),
@@ -51,7 +51,7 @@ def test_figures_need_the_papers_pairs_of_trainings(preset: str, pairs: int) -> 
 def test_all_figures_of_the_paper_share_their_trainings() -> None:
     cells = [cell for preset in PRESETS if preset not in OURS for cell in AUDIT.cells(preset)]
     trainings_of_cells = {cell.pretraining(part, ()) for cell in cells for part in ("A", "B")}
-    # Six criteria, three of them at four more sizes; 16 losses of which two are such a size; seven more backbones.
+    # Six criteria, three of which at four more sizes; 16 losses, two of which at such a size; seven more backbones.
     assert len(trainings_of_cells) == 2 * (6 + 3 * 4 + 14 + 7)
 
 

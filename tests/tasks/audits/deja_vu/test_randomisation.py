@@ -1,4 +1,4 @@
-"""The randomisation test against every parting there is, and its error rates."""
+"""The randomisation test compared with all partitions, and its error rates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ways = tuple[Way, Way]
 def draw_ways(
     seed: int, n: int, classes: int = 3, memory: float = 0.0, skill: tuple[float, float] = (0.5, 0.5)
 ) -> Ways:
-    """Two models of these skills, each of which knows a share of its own images and is confident of them."""
+    """Two models with these skills; each one memorises a share of its own images and is confident about these images."""
     rng = np.random.default_rng(seed)
 
     def draw_inferences(is_own: bool, right: float) -> Inferences:
@@ -71,12 +71,12 @@ def test_uniformly_better_model_is_no_finding() -> None:
 
 def test_false_alarm_rate_is_the_stated_level() -> None:
     p_values = [p_value(draw_ways(seed, 30), 20, 199, np.random.default_rng(seed)) for seed in range(1000)]
-    assert sum(p is not None and p <= 0.025 for p in p_values) <= 45  # exact, or less where scores are tied
+    assert sum(p is not None and p <= 0.025 for p in p_values) <= 45  # exact, or less if scores are tied
     assert_rate(0.05, sum(p is not None and p <= 0.05 for p in p_values), 1000)
 
 
 def two_way_p(true: float, draw_ways: list[float]) -> float:
-    """Twice the smaller share of the drawn ones, and the true one, that are at least or at most the true one."""
+    """Twice the smaller share of drawn scores, the true score included, on either side of the true score."""
     above, below = (
         (1 + sum(score >= true for score in draw_ways)) / 10,
         (1 + sum(score <= true for score in draw_ways)) / 10,
@@ -105,7 +105,7 @@ def test_both_ways_are_pooled_in_id_order() -> None:
     second_way = Way(np.array([5, 6, 9]), inferences(10, 20, 50), inferences(30, 40, 60), np.array(["a", "c", "e"]))
     pooled = pool_ways((first_way, second_way))
     assert (pooled.labels.tolist(), pooled.first.tolist()) == ([5, 7, 6, 8, 9], [False, True, False, True, False])
-    # One model is the first way's target and the second one's reference.
+    # One model is the target of the first way and the reference of the second.
     assert pooled.one.confidence.tolist() == [30, 1, 40, 2, 60]
     assert pooled.other.confidence.tolist() == [10, 3, 20, 4, 50]
     assert pooled.one.correct.tolist() == [True, False, True, False, True]
@@ -126,7 +126,7 @@ def test_p_is_undefined_without_both_sets() -> None:
 
 
 def gains(outcome: Inferences, labels: np.ndarray, first: np.ndarray, percent: int) -> float:
-    """A model's accuracy on the first set less that on the second."""
+    """The model's accuracy on the first set minus its accuracy on the second."""
     inside, outside = (Inferences(outcome.correct[part], outcome.confidence[part]) for part in (first, ~first))
     return float(accuracy(inside, [percent])[0] - accuracy(outside, [percent])[0])
 
@@ -161,11 +161,11 @@ def test_equal_sets_differ_at_the_stated_rate() -> None:
         false_alarms += p is not None and p <= 0.1
     low, high = bounds(0.1, 400)
     assert false_alarms <= high
-    assert false_alarms >= low // 2  # scores of few images are often equal, which makes p larger
+    assert false_alarms >= low // 2  # scores of few images are often equal, which increases p
 
 
 def test_id_order_of_ties_is_independent_of_sets() -> None:
-    # One neighbour: all are equally confident, and images that come first are named more often than others.
+    # One neighbour: all images are equally confident, and earlier images are named correctly more often.
     n, p_values = 60, []
     for seed in range(1000):
         rng = np.random.default_rng(seed)

@@ -1,4 +1,6 @@
-"""Facts about embeddings: equal ones are counted, and labels told by other public images, by hand and at chance."""
+"""Facts about embeddings: the share of equal ones, and labels predicted from other public images, by hand and by
+chance.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def test_public_image_has_no_vote_on_itself() -> None:
     assert public_correct(public, labels, np.arange(6), 1).tolist() == [True, True, True, True, True, True]
     assert public_correct(public, labels, np.array([5]), 2).tolist() == [True]
     assert public_correct(public, np.array([0, 0, 0, 1, 1, 2]), np.array([5]), 1).tolist() == [False]
-    # Of more equal images than neighbours, the image itself may not be among the first.
+    # With more equal images than neighbours, the image itself may not be among the nearest.
     equal_rows = np.zeros((6, 1), np.float32)
     assert public_correct(equal_rows, np.array([0, 0, 0, 0, 0, 1]), np.array([5]), 2).tolist() == [False]
 

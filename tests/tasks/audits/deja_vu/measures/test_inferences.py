@@ -1,4 +1,4 @@
-"""Inferences from made-up neighbours, image by image."""
+"""Inferences from synthetic neighbours, image by image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawings of few images, by a diffusion model of seconds and made up, and what they show."""
+"""Drawings of few images, by a briefly trained diffusion model and synthetic, and their scores."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONFIG = with_settings(
 
 
 def compute(job: Job, done: dict[int, pa.Table]) -> pa.Table:
-    """The table of a job, after those below it."""
+    """The table of a job; computes the jobs that it depends on first."""
     if id(job) not in done:
         if job.after is not None:
             compute(job.after, done)
@@ -109,7 +109,7 @@ def test_both_models_draw_the_same_images() -> None:
     target = np.concatenate([right[0][:4], right[1][4:]])
     reference = np.concatenate([right[1][:4], right[0][4:]])
     assert score_row["score"] == pytest.approx(target.mean() - reference.mean())
-    # What is drawn is drawn from neighbours that the same model found.
+    # Each drawing starts from neighbours that the same model found.
     assert {"A"} == set(compute(neighbours.plan(CONFIG, planned_trainings)[0], {})["model"].to_pylist())
 
 
@@ -131,7 +131,7 @@ Drawings = Mapping[tuple[str, str], Sequence[tuple[str, int, int]]]  # by (model
 
 
 def drawings(drawn_labels: Drawings) -> list[pa.Table]:
-    """DRAWN of each model; an image itself is always named correctly but that called a3."""
+    """DRAWN of each model; the classifier names every image correctly except a3."""
     return [
         pa.Table.from_pylist(
             [
@@ -147,7 +147,7 @@ def drawings(drawn_labels: Drawings) -> list[pa.Table]:
     ]
 
 
-# a1 is shown by model A alone, a2 by both, a3 by neither; b1 by model B alone, b2 by model A alone.
+# Model A reconstructs a1, both models a2, neither a3; model B reconstructs b1, model A b2.
 FEW: Drawings = {
     ("A", "A"): [("a1", 1, 1), ("a2", 2, 2), ("a3", 3, 0)],
     ("B", "A"): [("a2", 2, 2), ("a1", 1, 7), ("a3", 3, 4)],
@@ -166,7 +166,7 @@ def test_shares_of_both_ways_agree_with_hand_count() -> None:
     assert [row["reference"] for row in rows_by_way.values()] == [2 / 5, 1 / 3, 1 / 2]
     assert pytest.approx([row["score"] for row in rows_by_way.values()]) == [1 / 5, 1 / 3, 0]
     assert [row["image"] for row in rows_by_way.values()] == [4 / 5, 2 / 3, 1]
-    # Of the five, a1 and b1 are the target's alone and b2 is the reference's: P[X >= 2] of 3.
+    # Of the five, only the target reconstructs a1 and b1, and only the reference b2: P[X >= 2] of 3.
     assert rows_by_way["both"]["p_value"] == 0.5
     target, reference = [True, True, False, True, False], [False, True, False, False, True]
     score, share = paired_difference(target, reference), proportion(2, 5)

@@ -1,4 +1,4 @@
-"""The corrected score and the gains of a given encoder and its references: counted by hand, and of drawn encoders."""
+"""The corrected score and the gains of a given encoder and its references: by hand and for simulated encoders."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def test_corrected_score_agrees_with_hand_count() -> None:
     assert table.schema == SCORES
     by_way = {(row["way"], row["percent"]): row for row in table.to_pylist()}
     names = ("target_accuracy", "reference_accuracy", "score")
-    # The encoder is the target on both sets. Of A, all: a1 and a2 right of 3; the reference a2 and a3.
+    # The encoder is the target on both sets. On A, the encoder has a1 and a2 right of 3, the reference a2 and a3.
     assert pytest.approx([by_way["A", 100][name] for name in names]) == (2 / 3, 2 / 3, 0.0)
-    # Of B, all: the encoder has b2 right of 2, the reference both.
+    # On B, the encoder has b2 right of 2, the reference both.
     assert tuple(by_way["B", 100][name] for name in names) == (0.5, 1.0, -0.5)
     assert pytest.approx([by_way["corrected", 100][name] for name in names]) == (2 / 3 - 0.5, 2 / 3 - 1, 0.5)
     assert {"corrected", "A", "B"} == {way for way, _ in by_way}
@@ -32,7 +32,7 @@ def test_corrected_score_agrees_with_hand_count() -> None:
 def test_corrected_score_is_twice_the_mean_score() -> None:
     tables = [inferences(Voting((simulated.K,)), simulated.tables(3, memory=0.3))]
     given_rows, trained_rows = (
-        scores(Scoring(20, 50, 199, 7, given=given_rows), tables).to_pylist() for given_rows in (True, False)
+        scores(Scoring(20, 50, 199, 7, given=is_given), tables).to_pylist() for is_given in (True, False)
     )
     corrected = [row for row in given_rows if row["way"] == "corrected"]
     mean = [row for row in trained_rows if row["way"] == "both"]

@@ -1,4 +1,4 @@
-"""The images to look at, of made-up inferences about embedded scenes."""
+"""The images that are shown, chosen from synthetic inferences about embedded scenes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def image_of(label: int, number: int) -> tuple[str, int]:
     return SCENES.ids[row], label
 
 
-# Of A: 1 and 2 are memorised, the second more surely; 3 is correlated; 4 is neither, and the target is surest of it.
+# Of A: 1 and 2 are memorised, 2 more confidently; 3 is correlated; 4 is neither, and the target is most confident of
+# it.
 NEAR_LABELS = {
     ("A", "A"): [
         (*image_of(1, 0), (1, 1, 1, 2)),
@@ -60,7 +61,7 @@ def test_kinds_of_images_have_the_papers_order() -> None:
         "memorised": ["2", "1"],
         "correlated": ["3"],
     }
-    assert {"2", "4"} == set(classes_by_kind["confident"][:2])  # whose neighbours all agree
+    assert {"2", "4"} == set(classes_by_kind["confident"][:2])  # their neighbours all agree
     assert [row["rank"] for row in rows_of_all[:3]] == [1, 2, 1]
 
 
@@ -75,7 +76,7 @@ def test_top_images_are_listed_overall_and_by_class() -> None:
 
 def test_confident_class_has_four_times_the_images() -> None:
     ids = [image_of(1, number)[0] for number in range(6)]
-    agreeing, differing = (1, 1, 1, 1), (1, 2, 3, 4)  # by the target; the reference says 2
+    agreeing, differing = (1, 1, 1, 1), (1, 2, 3, 4)  # labels by the target; the reference says 2
     neighbour_labels = {
         ("A", "A"): [(id_, 1, agreeing if id_ != ids[0] else differing) for id_ in ids],
         ("B", "A"): [(id_, 1, (2, 2, 2, 2)) for id_ in ids],
@@ -93,7 +94,7 @@ def test_first_layer_chooses_the_images_for_all_layers() -> None:
     near = pa.concat_tables([made_up.neighbours(NEAR_LABELS), made_up.neighbours(backbone, layer=0)])
     rows_of_both, rows_of_first = retrieve(2, near, (3, 0)), retrieve(2)
     assert [3, 0] * len(rows_of_first) == [row["layer"] for row in rows_of_both]
-    assert rows_of_first == rows_of_both[::2]  # as where the first layer alone is asked
+    assert rows_of_first == rows_of_both[::2]  # equals the result for the first layer only
     names = ("kind", "scope", "rank", "set", "id", "label", "class")
     for projector, by_backbone in zip(rows_of_both[::2], rows_of_both[1::2], strict=True):
         assert [projector[name] for name in names] == [by_backbone[name] for name in names]

@@ -1,4 +1,4 @@
-"""Scores and categories of few images, by hand, and of simulated ones."""
+"""Scores and categories of few images, by hand, and of simulated images."""
 
 from __future__ import annotations
 
@@ -34,20 +34,21 @@ def test_scores_agree_with_hand_count() -> None:
     table = score_table(inferences(Voting((4,)), [made_up.neighbours(made_up.FEW)]))
     assert table.schema == SCORES
     rows_by_way = {(row["way"], row["percent"]): row for row in table.to_pylist()}
-    # A at 50 %: one image. The target is surest of a1 (right), the reference of a2 (right).
+    # A at 50 %: one image. The target is most confident of a1 (right), the reference of a2 (right).
     assert tuple(rows_by_way["A", 50][name] for name in ("target_accuracy", "reference_accuracy", "score")) == (
         1.0,
         1.0,
         0.0,
     )
-    # A at 70 %: two. Target a1, a2 (right, right); reference a2, then a1 before a3, equally sure (right, wrong).
+    # A at 70 %: two. Target a1, a2 (right, right); reference a2, then a1 before the equally confident a3 (right,
+    # wrong).
     assert tuple(rows_by_way["A", 70][name] for name in ("target_accuracy", "reference_accuracy", "score")) == (
         1.0,
         0.5,
         0.5,
     )
     assert [pytest.approx(2 / 3)] * 2 == [rows_by_way["A", 100][f"{name}_accuracy"] for name in ("target", "reference")]
-    # B: both are surest of b2 (right); of all images the reference has b1 wrong.
+    # B: both are most confident of b2 (right); of all images, the reference has b1 wrong.
     assert (rows_by_way["B", 50]["score"], rows_by_way["B", 100]["score"]) == (0.0, 0.5)
     assert (rows_by_way["both", 70]["score"], rows_by_way["both", 100]["score"]) == (0.25, 0.25)
     assert tuple(rows_by_way[way, 50]["images"] for way in ("both", "A", "B")) == (5, 3, 2)
@@ -71,7 +72,7 @@ def test_swapping_target_and_reference_negates_the_score() -> None:
 
 @pytest.mark.slow
 def test_the_interval_covers_the_score_of_the_population() -> None:
-    # At 100 % the score is memory x (1 - chance), whatever the confidences are.
+    # At 100 % the score is memory x (1 - chance) for any confidences.
     truth, covered = 0.3 * (1 - 0.2), 0
     for seed in range(200):
         (cell,) = cells(made_up.simulated(seed, 80, 0.2, 0.3))
@@ -106,7 +107,7 @@ def test_categories_follow_both_models_inferences() -> None:
     shares = {way: [row[name] for name in KINDS] for way, row in rows_by_way.items()}
     assert shares == {"both": [0.4, 0.4, 0.2, 0], "A": [1 / 3, 1 / 3, 1 / 3, 0], "B": [0.5, 0.5, 0, 0]}
     assert tuple(rows_by_way[way]["images"] for way in ("both", "A", "B")) == (5, 3, 2)
-    assert rows_by_way["both"]["p_value"] == 0.5  # at least two heads of three throws
+    assert rows_by_way["both"]["p_value"] == 0.5  # at least two heads in three throws
     assert (0.0, 1.0) < (rows_by_way["both"]["memorised_low"], rows_by_way["both"]["memorised_high"]) < (0.4, 1.0)
 
 
