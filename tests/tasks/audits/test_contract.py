@@ -139,7 +139,7 @@ def test_unplannable_presets_name_missing_data(plans: tuple[PlannedPresets, Plan
 
 
 def choices(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The choices of a config, by field. A number counts only as positive or not, since sizes do not change the code."""
+    """The choices of a config by field. A number counts only as positive or not, since sizes do not change the code."""
     if is_dataclass(value):
         yield path, type(value)
         for field in fields(value):

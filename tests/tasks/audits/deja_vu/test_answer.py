@@ -111,7 +111,7 @@ def test_equal_embeddings_clear_no_model(score: dict[str, Any], share: float, an
 )
 def test_tied_embeddings_come_with_advice(config: DejaVu, ending: str, step: str) -> None:
     untied = (
-        simulated.summed(simulated.tables(0)) if config is GIVEN else summary_of(made_up.simulated(2, 30, 0.2, 0.0))
+        simulated.summary_of(simulated.tables(0)) if config is GIVEN else summary_of(made_up.simulated(2, 30, 0.2, 0.0))
     )
     tied = tied_row(0.5, 100, "image", of="target")
     rows = [row for row in untied.to_pylist() if row["metric"] != tied["metric"]]
@@ -232,7 +232,7 @@ def test_certificate_of_control_run_requires_no_action(memory: float) -> None:
 
 
 def test_memorised_encoder_has_its_numbers(golden: Golden) -> None:
-    table = simulated.summed(simulated.tables(0, "ABB", memory=0.5))
+    table = simulated.summary_of(simulated.tables(0, "ABB", memory=0.5))
     answer, page, (score, *_) = verdict(GIVEN, table), certificate_of(GIVEN, table), table.to_pylist()
     assert answer.answer == "memorised"
     golden(answer.sentence, "found.sentence")
@@ -247,7 +247,7 @@ def test_memorised_encoder_has_its_numbers(golden: Golden) -> None:
 
 
 def test_sets_that_reference_distinguishes_are_not_assessable(golden: Golden) -> None:
-    table = simulated.summed(simulated.unlike_tables())
+    table = simulated.summary_of(simulated.unlike_tables())
     answer, page = verdict(GIVEN, table), certificate_of(GIVEN, table)
     assert answer.answer == "not assessable"
     golden(answer.sentence)
@@ -282,7 +282,7 @@ def test_returned_table_clears_only_if_repeats_agree(score: dict[str, Any], diff
 
 
 def test_table_without_repeats_is_not_assessable(golden: Golden) -> None:
-    table = simulated.summed(simulated.tables(0))
+    table = simulated.summary_of(simulated.tables(0))
     answer, page = verdict(RETURNED_TABLE, table), certificate_of(RETURNED_TABLE, table)
     reason = "No whole images were repeated among the crops"
     assert answer.answer == "not assessable"
@@ -294,7 +294,7 @@ def test_table_without_repeats_is_not_assessable(golden: Golden) -> None:
 
 def test_untested_reference_is_not_assessable() -> None:
     """The table of gains is absent if its job failed and the run tolerates that."""
-    table = simulated.summed(simulated.tables(0, memory=0.5))
+    table = simulated.summary_of(simulated.tables(0, memory=0.5))
     table = table.filter(pc.field("metric") != "accuracy gain")
     answer, page = verdict(GIVEN, table), certificate_of(GIVEN, table)
     assert (answer.answer, len(answer.rows)) == ("not assessable", 1)
@@ -324,12 +324,12 @@ def test_memory_of_a_fifth_is_detected() -> None:
 @pytest.mark.slow
 def test_false_alarms_of_innocent_encoders() -> None:
     # docs/deja_vu_reference.md reports 400 of each kind.
-    answers = simulated.counted(60, told=(0.05, 0.05))
+    answers = simulated.count_answers(60, revealing_shares=(0.05, 0.05))
     assert answers["memorised"] <= bounds(0.025, 60)[1]
     assert answers["not assessable"] <= bounds(0.01, 60)[1]
 
 
 @pytest.mark.slow
 def test_memorising_encoders_are_detected_unless_noise_hides() -> None:
-    assert simulated.counted(10, told=(0.05, 0.05), memory=0.4)["memorised"] >= 9
-    assert simulated.counted(10, told=(0.05, 0.05), memory=0.2, noise=1.0)["memorised"] <= 1
+    assert simulated.count_answers(10, revealing_shares=(0.05, 0.05), memory=0.4)["memorised"] >= 9
+    assert simulated.count_answers(10, revealing_shares=(0.05, 0.05), memory=0.2, noise=1.0)["memorised"] <= 1
