@@ -39,10 +39,10 @@ def neighbour_table() -> pa.Table:
 
 
 def weighted_sum(table: pa.Table, floats: bool) -> float:
-    """One number that every number of a table moves, and where it stands: a sum weighed by column and by row.
+    """A sum of all numbers, weighted by column and row, so that every change and move of a number shows.
 
-    With `floats` of the columns of floats and of lists alone, in which infinity stands for 1,000: where no memory
-    could be found.
+    With `floats`, only columns of floats and of lists count, and infinity counts as 1,000: the value if no memory
+    could be detected.
     """
     total, weight = 0.0, 0
     for column in table.columns:
@@ -65,7 +65,7 @@ def weigh_all(table: pa.Table) -> float:
     return weighted_sum(table, floats=False)
 
 
-# Fewer permutations and draws than there are, so that chance has a part.
+# Fewer permutations and draws than possible, so that the results depend on the seed.
 def scores_by_seed() -> pa.Table:
     return scores(Scores(MODELS, 2, permutations=99, draws=6, seed=3), trainings())
 

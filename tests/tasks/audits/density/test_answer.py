@@ -1,4 +1,4 @@
-"""The answer follows from the tail; it says in words, and on the certificate, what decided and what did not."""
+"""The answer follows from the tail; its sentences and the certificate state the reasons."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def detection_limit(nats: float | None = 7.5, high: float | None = 9.25) -> dict
     return row(FOUND, nats, high=high if nats else None, n=100)
 
 
-NONE = gap(0.01, -0.05, 0.099, 0.4)  # nothing on average
+NONE = gap(0.01, -0.05, 0.099, 0.4)  # no memorisation on average
 MEMORISED = (called_row(3), beyond_row(), NONE, detection_limit())
 
 
@@ -81,11 +81,10 @@ def test_verdict_counts_planted_images_apart(golden: Golden) -> None:
 @pytest.mark.parametrize(
     ("answer", "rows"),
     [
-        ("memorised", (called_row(1), beyond_row(), NONE, detection_limit())),  # one of 60,000, which no mean shows
-        (
-            "memorised",
-            (called_row(), beyond_row(0.001, 0.01), NONE, detection_limit()),
-        ),  # many, of whom none can be named
+        # one of 60,000, which does not change a mean
+        ("memorised", (called_row(1), beyond_row(), NONE, detection_limit())),
+        # many images, none of which can be identified
+        ("memorised", (called_row(), beyond_row(0.001, 0.01), NONE, detection_limit())),
         ("undecided", (called_row(), beyond_row(0.0011, 0.01), NONE, detection_limit())),
         ("undecided", (called_row(), beyond_row(0.05), NONE, detection_limit())),
         ("not detected", (called_row(), beyond_row(0.051), NONE, detection_limit())),
@@ -96,32 +95,22 @@ def test_verdict_counts_planted_images_apart(golden: Golden) -> None:
             (called_row(1), beyond_row(), NONE, detection_limit(), tied_row(0.9, 60, "observation")),
         ),  # worst ranks accuse
         ("not detected", (called_row(), beyond_row(), NONE, detection_limit(), tied_row(0.05, 60, "observation"))),
-        (
-            "undecided",
-            (called_row(), beyond_row(), NONE, detection_limit(None)),
-        ),  # one that is memorised could not have been found
+        # a single memorised image could not have been detected
+        ("undecided", (called_row(), beyond_row(), NONE, detection_limit(None))),
         ("not detected", (called_row(), beyond_row(), NONE, detection_limit(9.0, 10.0))),
-        (
-            "undecided",
-            (called_row(), beyond_row(), NONE, detection_limit(9.0, 10.1)),
-        ),  # more may be needed than may stay unseen
+        # the limit exceeds the tolerated memory
+        ("undecided", (called_row(), beyond_row(), NONE, detection_limit(9.0, 10.1))),
         ("undecided", (called_row(), beyond_row(), NONE, detection_limit(9.0, None))),
         ("undecided", (called_row(), beyond_row(), NONE, detection_limit(900.0, 1000.0))),
-        (
-            "undecided",
-            (called_row(), beyond_row(), gap(0.01, -0.05, 0.1, 0.4), detection_limit()),
-        ),  # what is not negligible itself
-        (
-            "undecided",
-            (called_row(), beyond_row(), gap(2.5, 2.0, 3.0, 1e-9), detection_limit()),
-        ),  # a gap is no memory of any observation
-        (
-            "not detected",
-            (called_row(), beyond_row(), gap(0.01, 0.005, 0.015, 0.99), detection_limit()),
-        ),  # sure, and negligible
+        # the upper limit is not negligible
+        ("undecided", (called_row(), beyond_row(), gap(0.01, -0.05, 0.1, 0.4), detection_limit())),
+        # a gap does not show memorisation of an image
+        ("undecided", (called_row(), beyond_row(), gap(2.5, 2.0, 3.0, 1e-9), detection_limit())),
+        # certain, but negligible
+        ("not detected", (called_row(), beyond_row(), gap(0.01, 0.005, 0.015, 0.99), detection_limit())),
         ("undecided", (called_row(), beyond_row(), gap(0.01, None, None, 0.4, 1), detection_limit())),
         ("undecided", (called_row(), beyond_row(), detection_limit())),
-        ("undecided", (called_row(), NONE, detection_limit())),  # of too few permutations to count p-values together
+        ("undecided", (called_row(), NONE, detection_limit())),  # too few permutations to count p-values together
         ("memorised", (called_row(1), NONE, detection_limit())),
     ],
 )
@@ -133,7 +122,7 @@ def test_tail_decides_answer(answer: str, rows: tuple[dict[str, Any], ...]) -> N
     if answer == "not assessable":
         deciding.insert(0, (TIED, "{}"))
     if not rows[0]["estimate"] and answer == "memorised":
-        deciding[:2] = deciding[1::-1]  # the count of all together comes first where it decides
+        deciding[:2] = deciding[1::-1]  # the count of all images comes first if it decides
     assert (deciding, LIMITS) == ([*answer_page.rows], answer_page.limits)
 
 
@@ -301,7 +290,7 @@ def test_published_score_has_its_null_value(golden: Golden) -> None:
     answer = verdict(Density(), table(*rows))
     golden(answer.published)
     assert answer.limits == LIMITS
-    assert answer.rows == (CALLED,)  # the published score decides nothing
+    assert answer.rows == (CALLED,)  # the published score does not affect the decision
     for fewer_rows in (rows[:2], rows[::2]):
         assert verdict(Density(), table(*fewer_rows)).published == ""
 
@@ -322,7 +311,7 @@ def test_privacy_remark_bounds_no_single_score(golden: Golden) -> None:
         row(row_name("largest M of a row left out", row=3), 9.25),
         row(("rows above epsilon", "{}"), 0.2, n=10),
     )
-    assert verdict(private, scored.slice(0, 2)).sentence.endswith(f"{promise}.")  # how many are above is unknown
+    assert verdict(private, scored.slice(0, 2)).sentence.endswith(f"{promise}.")  # the number of rows above is unknown
     golden(verdict(private, scored).sentence)
     assert "private" not in verdict(Density(ALONE), scored).sentence
 

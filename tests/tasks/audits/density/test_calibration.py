@@ -1,4 +1,4 @@
-"""How often the audit calls something memorised where nothing is, and what it finds: simulated runs, and the answer."""
+"""False alarm rates and detection of the audit in simulated runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.tasks.audits.density.made_up import noise, partitions
 KFOLD = Memorization(repetitions=6, estimator=KFold(4))
 ALONE = Memorization(estimator=SingleRows(12), repetitions=10)
 RUNS, ROWS = 300, 60
-PLANTED_RUNS = 30  # of the runs in which memory is planted, without which none is *not detected*
+PLANTED_RUNS = 30  # runs with planted memory, without which no run is *not detected*
 
 
 def answer(
@@ -30,8 +30,8 @@ def answer(
 ) -> Answer:
     """The answer of a run with these log densities, from 4,095 permutations.
 
-    Memory is planted into the first `few` observations. That takes most of the time and matters to *not detected* only;
-    of fewer than 17 there is no upper limit.
+    Memory is planted into the first `planted_rows` observations. Planting takes most of the time and matters only for
+    *not detected*; with fewer than 17 planted observations, the detection limit has no upper limit.
     """
     level = alone(len(log_p), config.leaves_out_rows)
     detection_limits = least_found(
@@ -58,12 +58,12 @@ def test_folds_without_memory_are_seldom_called_memorised() -> None:
     planted_counts = answers(0, 0.3, 2.0, np.zeros(ROWS), PLANTED_RUNS, planted_rows=17)
     counts = planted_counts + answers(5, 0.3, 2.0, np.zeros(ROWS), RUNS - PLANTED_RUNS)
     assert counts["memorised"] <= 0.05 * RUNS
-    assert planted_counts["not detected"] > PLANTED_RUNS / 2  # so that a run may say so
+    assert planted_counts["not detected"] > PLANTED_RUNS / 2  # so a run can have this answer
 
 
 @pytest.mark.slow  # 220 runs
 def test_negligible_effects_are_seldom_called_memorised() -> None:
-    # Models differ by 0.02 nats on an image, so that any test of nothing at all would find 0.1 nats.
+    # Models differ by 0.02 nats on an image, so a test of any effect at all would detect 0.1 nats.
     counts = answers(1, 0.02, 0.02, np.full(ROWS, KFOLD.negligible), 200)
     assert counts["memorised"] <= 0.05 * 200 + 3 * (200 * 0.05 * 0.95) ** 0.5
     assert answers(2, 0.02, 0.02, np.full(ROWS, 2 * KFOLD.negligible), 20)["memorised"] == 20
@@ -76,7 +76,8 @@ def test_single_memorised_observation_is_always_detected() -> None:
 
 
 def test_images_with_copies_are_not_called() -> None:
-    # 8 x 5 copies, and 40 images without one, all memorised by 30 nats: copies are trained on for one another.
+    # 8 x 5 copies and 40 images without copies, all memorised by 30 nats: an image's copies are trained on in its
+    # place.
     rng, n = np.random.default_rng(4), 200
     log_p, out = noise(rng, n, 10, 10, 2.0, 1.0), partitions(rng, n, 10, 10)
     was_trained_on = out[:, :, None] != np.arange(10)
@@ -89,7 +90,7 @@ def test_images_with_copies_are_not_called() -> None:
 
 @pytest.mark.slow  # 300 runs
 def test_single_rows_without_memory_are_seldom_called_memorised() -> None:
-    # Models of all data answer for all rows: their p-values rise and fall together.
+    # Models of all data evaluate all rows, so the p-values of the rows are correlated.
     rng, counts = np.random.default_rng(1), Counter[str]()
     for _ in range(RUNS):
         log_p = noise(rng, 12, 10, 2, 0.1)
@@ -99,8 +100,8 @@ def test_single_rows_without_memory_are_seldom_called_memorised() -> None:
 
 
 def test_observations_without_memory_are_seldom_called() -> None:
-    # Twenty observations, three repetitions of eight models: each p-value is one of 512, equally likely, and at least
-    # one is called as often as a simulation of such numbers says; of continuous ones it would be in 5 %.
+    # Twenty observations, three repetitions of eight models: each p-value is a multiple of 1/512, equally likely. The
+    # rate of at least one call comes from a simulation of such numbers; for continuous ones it would be 5 %.
     tables, n = 5000, 20
     rng = np.random.default_rng(2)
     log_p = noise(rng, tables * n, 3, 8, 5.0, 3.0)

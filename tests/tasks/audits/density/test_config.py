@@ -1,4 +1,4 @@
-"""What a run may be asked for, and when its models are asked."""
+"""Valid configurations, and the epochs at which models are evaluated."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tasks.training.density import member_of
 from tasks.training.density_config import DensityTraining, Row
 from tests.tasks.audits.density import made_up
 
-# The first five of these digits stand there a second time in the place of the next five.
+# The first five of these digits replace the next five.
 COPIED = Memorization(
     data=pin(Dataset("digits#duplicated5")),
     training=ModelTraining(epochs=1, evaluation_interval=0),

@@ -1,4 +1,4 @@
-"""Who is highly memorised, and how many of them lie where log p is not unusual."""
+"""The highly memorised observations, and the share of them with usual log p."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_incomplete_observations_are_left_out_of_the_table() -> None:
         observations.u.tolist(),
         observations.m.tolist(),
     )
-    log_mean_of_two = math.log((1 + math.e) / 2)  # the mean density of the two that are left
+    log_mean_of_two = math.log((1 + math.e) / 2)  # the mean density of the two remaining repetitions
     assert [1.0, log_mean_of_two, log_mean_of_two] == pytest.approx(observations.u_without[0].tolist())
     assert pytest.approx(observations.u_without[1, :2].tolist()) == [8.0, 2.0]
     assert (observations.m_without.tolist(), observations.u_redrawn.tolist()) == (
@@ -86,7 +86,7 @@ def test_incomplete_observations_are_left_out_of_the_table() -> None:
     assert observations.m_redrawn.shape == (2, 0)
 
 
-@pytest.mark.filterwarnings("error")  # of one redrawing no spread is asked
+@pytest.mark.filterwarnings("error")  # one redrawn value has no spread
 @pytest.mark.parametrize(
     ("redrawn", "null", "has_p"),
     [
@@ -110,7 +110,7 @@ def test_null_needs_redrawings_and_p_different_ones(redrawn: list[float], null: 
 
 
 def scored_of(log_p: np.ndarray, held_out: np.ndarray, rng: np.random.Generator) -> Scored:
-    """What the table of scores says of such log densities."""
+    """The observations of the table of scores for such log densities."""
     log_means = terms(log_p, held_out)
     m, without = matched_count_score(log_p, held_out, 4, rng)
     other_assignments = [reassign_models(log_p, held_out, rng) for _ in range(20)]
@@ -135,20 +135,22 @@ def test_repetition_is_the_unit_of_statistics() -> None:
 
 
 def by_run(observations: Scored, runs: int) -> Iterator[Scored]:
-    """What is said of the observations of each run, all of which are scored at once: no score depends on another."""
+    """The observations of each run. All are scored together, since no score depends on another observation."""
     columns = [np.split(getattr(observations, field.name), runs) for field in fields(Scored)]
     return (Scored(*field) for field in zip(*columns, strict=True))
 
 
 @pytest.mark.slow  # 300 runs of 21 scores of 200 observations
 def test_correlation_without_memory_is_no_finding() -> None:
-    # What M is correlated with raises the disagreement of models, and so the tail of M: r is not 0 without memory.
+    # The variable that M is correlated with increases the disagreement of models and so the tail of M: r is not 0
+    # without memory.
     rng, rho = np.random.default_rng(1), np.random.default_rng(2).gamma(2, 1, 200)
     values, covered, small_p_values, nulls = [], [], 0, []
     for _ in range(30):
         log_p = -100 + (1 + np.tile(rho, 10)[:, None, None]) * rng.standard_normal((10 * 200, 6, 5))
         out = np.concatenate([partitions(rng, 200, 6, 5) for _ in range(10)])
-        log_p += np.where(np.arange(5) == out[:, :, None], 0.0, 1.0)  # of each as much: rho has no part in it
+        # the same for each observation, independently of rho
+        log_p += np.where(np.arange(5) == out[:, :, None], 0.0, 1.0)
         for run in by_run(scored_of(log_p, out, rng), 10):
             result = statistic_with_interval(lambda _, m: pearson(m, rho), run)
             assert result.estimate.low is not None
@@ -165,7 +167,7 @@ def test_correlation_without_memory_is_no_finding() -> None:
 
 
 def test_central_share_without_memory_is_no_finding() -> None:
-    # Of two models in a repetition one trained on the observation: whichever it was, U goes with M.
+    # One of the two models of a repetition trained on the observation; U depends on M for either one.
     rng, values, nulls, small_p_values = np.random.default_rng(3), [], [], 0
     for _ in range(50):
         log_p = -100 + rng.normal(0, 3, (400, 1, 1)) + rng.normal(0, 5, (400, 10, 2))

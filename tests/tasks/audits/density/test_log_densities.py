@@ -66,7 +66,7 @@ def test_model_without_a_row_evaluates_that_row() -> None:
     of_all_data = np.round(rng.normal(-50, 9, (4, 24)))
     without_row = np.round(rng.normal(-60, 9, (3, 4, 24)))
     tables = made_up.of_alone(models, of_all_data, without_row)
-    del tables[4 + 4 + 1]  # row 7, trial 1: those after it move up
+    del tables[4 + 4 + 1]  # row 7, trial 1: the later trials move up
     log_p, held_out = gather(LogDensities(models, tables[::-1]), 2)
     rows = list(models.left_out)
     assert of_all_data[:, rows].T.tolist() == log_p[:, :, 0].tolist()
@@ -187,7 +187,7 @@ def test_effective_samples_are_the_median_over_models() -> None:
     ]
     assert (2 * effective).tolist() == LogDensities(models, tables).effective_samples(2).tolist()
     assert (1.5 * effective).tolist() == LogDensities(models, tables[:2]).effective_samples(2).tolist()
-    assert np.isnan(LogDensities(models, tables).effective_samples(1)).all()  # of models without codes
+    assert np.isnan(LogDensities(models, tables).effective_samples(1)).all()  # models without codes
 
 
 def test_single_rows_use_own_and_all_data_models() -> None:

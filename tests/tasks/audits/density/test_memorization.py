@@ -69,11 +69,11 @@ def test_sum_without_largest_term_keeps_precision() -> None:
 @pytest.mark.parametrize(
     ("trained", "held_out", "u", "v", "score"),
     [
-        ([0.5, 0.0], 0.0, math.log(0.25), -INF, INF),  # impossible to the one that did not see it
+        ([0.5, 0.0], 0.0, math.log(0.25), -INF, INF),  # impossible to the model that was not trained on it
         ([0.0, 0.0], 0.5, -INF, math.log(0.5), -INF),
-        ([0.0, 0.0], 0.0, -INF, -INF, NAN),  # nothing to compare
-        ([0.5, NAN], 0.25, math.log(0.5), math.log(0.25), math.log(2)),  # a model fewer, not a zero more
-        ([0.5, 0.0], 0.25, math.log(0.25), math.log(0.25), 0.0),  # a zero more
+        ([0.0, 0.0], 0.0, -INF, -INF, NAN),  # no comparison is possible
+        ([0.5, NAN], 0.25, math.log(0.5), math.log(0.25), math.log(2)),  # one model fewer, not one more zero
+        ([0.5, 0.0], 0.25, math.log(0.25), math.log(0.25), 0.0),  # one more zero
         ([0.5, 0.5], NAN, math.log(0.5), NAN, NAN),
         ([NAN, NAN], 0.5, NAN, math.log(0.5), NAN),
     ],
@@ -112,7 +112,7 @@ def test_nats_are_subtracted_from_trained_models_only() -> None:
 
 
 def test_matched_score_is_mean_over_all_choices() -> None:
-    # One of .2 and .4, and one of .6 and .1: the sums are .8, .3, 1.0 and .5; those that held it out sum to .4.
+    # One of .2 and .4, and one of .6 and .1: the sums are .8, .3, 1.0 and .5; the held-out models sum to .4.
     log_p = np.array([[logs(0.2, 0.1, 0.4), logs(0.3, 0.6, 0.1)]])
     expected = np.mean(logs(0.8 / 0.4, 0.3 / 0.4, 1.0 / 0.4, 0.5 / 0.4))
     score, without = matched_count_score(log_p, np.array([[1, 0]]), 4, chance())
@@ -153,7 +153,7 @@ def test_matched_score_without_a_repetition_uses_the_others() -> None:
 def test_draws_are_uniform_if_models_are_missing() -> None:
     n = 4000
     log_p = np.tile(np.log([[1.0, 2.0, NAN, 3.0, 5.0]] * 3), (n, 1, 1))
-    held_out = np.tile([0, 2, 4], (n, 1))  # the second repetition has no model that held it out: it is not used
+    held_out = np.tile([0, 2, 4], (n, 1))  # the second repetition lacks the model that held it out, so it is not used
     score, _ = matched_count_score(log_p, held_out, 7, chance(), without_each=False)
     sums = [first + third for first in (2, 3, 5) for third in (1, 2, 3)]
     expected = np.mean(np.log(np.array(sums) / 6))
@@ -161,7 +161,7 @@ def test_draws_are_uniform_if_models_are_missing() -> None:
 
 
 def test_extra_choices_are_sampled() -> None:
-    # 2 x 2 choices, beside 3 of 4 models that can train: with three draws or fewer no observation has them all.
+    # 2 x 2 choices, and 3 of 4 models can be trained on the observation: up to three draws leave some choices out.
     log_p = np.tile(np.log([[1.0, 2.0, NAN, 1.0], [NAN, 4.0, 30.0, 1.0]]), (50, 1, 1))
     score, without = matched_count_score(log_p, np.full((50, 2), 3), 1, chance(), without_each=False)
     assert len(set(score.round(9))) == 4
@@ -189,7 +189,7 @@ def test_incomplete_repetitions_do_not_change_the_matched_score() -> None:
 
 
 def test_score_does_not_depend_on_the_block() -> None:
-    # 3 x 3, 3, 1, 1 and 7 x 7 choices in one block: where there are fewer the rest of the block's draws must not count.
+    # 3 x 3, 3, 1, 1 and 7 x 7 choices in one block: draws beyond an observation's number of choices must not count.
     log_p = np.full((5, 2, 8), NAN)
     log_p[:, :, 0] = -5.0
     log_p[0, :, 1:4] = [[-1.0, -2.0, -4.0], [-3.0, -30.0, -8.0]]
@@ -227,8 +227,8 @@ def test_impossible_in_every_draw_scores_as_published(trained: float, held_out: 
 def test_score_without_incomplete_repetition_uses_the_others() -> None:
     log_p = noise(chance(4), 30, 3, 4, 4.0)
     held_out = np.tile([0, 1, 2], (30, 1))
-    log_p[:, 1, 2:] = NAN  # one model that trained on it and one that did not
-    log_p[:, 2, 2] = NAN  # none that did not
+    log_p[:, 1, 2:] = NAN  # one model that trained on it, and one that held it out
+    log_p[:, 2, 2] = NAN  # no model that held it out
     log_means = terms(log_p, held_out)
     for repetition in range(3):
         rest = terms(np.delete(log_p, repetition, axis=1), np.delete(held_out, repetition, axis=1))
@@ -251,7 +251,7 @@ def test_empty_block_has_no_scores() -> None:
 
 def test_impossible_draws_are_left_out_of_the_mean() -> None:
     log_p = np.array([[[-INF, -3.0, -1.0], [-INF, -3.0, -2.0]]])
-    # Of four choices one is of two impossible ones; the others sum to e^-3, e^-3 and 2 e^-3.
+    # Of four choices, one consists of two impossible models; the others sum to e^-3, e^-3 and 2 e^-3.
     held_out_sum = logsumexp([-1, -2])
     expected = (-3 - 3 - 3 + math.log(2)) / 3 - held_out_sum
     assert [expected] == pytest.approx(matched_count_score(log_p, np.array([[2, 2]]), 4, chance())[0])

@@ -1,4 +1,4 @@
-"""Which trainings a config plans, and which of them each table reads."""
+"""The trainings that a config plans, and the trainings that each table reads."""
 
 from __future__ import annotations
 

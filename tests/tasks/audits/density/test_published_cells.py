@@ -1,4 +1,4 @@
-"""The trainings of the published cells, the numbers beside them, and what they keep at tiny scale."""
+"""The trainings of the published cells, the paper's numbers for them, and their form at tiny scale."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ TRAIN = 200
 
 
 def write(root: Path, train: int = TRAIN, test: int = 100) -> Path:
-    """MNIST, CIFAR-10 and CelebA in black, of few images: no plan depends on how many, but where all are asked for."""
+    """Black images as MNIST, CIFAR-10 and CelebA, few of them: plans depend on their number only if all are
+    evaluated.
+    """
     mnist(root / "mnist", black(train, 28, 28), black(test, 28, 28))
     cifar10(root / "cifar-10-batches-py", black(train, 3072), black(test, 3072))
     celeba(root / "celeba", train, test)

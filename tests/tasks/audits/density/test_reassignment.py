@@ -33,7 +33,7 @@ def chance(seed: int = 0) -> np.random.Generator:
 
 
 def enumerated_p_value(log_p: np.ndarray, held_out: np.ndarray) -> float:
-    """The share of all assignments with a score at least as high, each scored on its own, for one observation."""
+    """The share of all assignments that score at least as high, computed separately for each, for one observation."""
     present_models = [np.flatnonzero(~np.isnan(models)) for models in log_p]
     choices = [models if fold in models else [fold] for models, fold in zip(present_models, held_out, strict=True)]
     score = terms(log_p[None], held_out[None]).score[0]
@@ -42,7 +42,8 @@ def enumerated_p_value(log_p: np.ndarray, held_out: np.ndarray) -> float:
 
 
 def test_p_is_the_share_of_assignments_as_high() -> None:
-    # V = log mean of the chosen: of {1, 2} x {3, 5} the sums are 4, 6, 5, 7. Held out by 2 and 3: two are no more.
+    # V = log mean of the chosen models: for {1, 2} x {3, 5} the sums are 4, 6, 5, 7. Held out by 2 and 3: two sums
+    # are at most as large.
     log_p = np.log([[[1.0, 2.0], [3.0, 5.0]]])
     assert p_values(log_p, np.array([[1, 0]]), 99, chance()).tolist() == [2 / 4]
     assert p_values(log_p, np.array([[0, 0]]), 99, chance()).tolist() == [1 / 4]
@@ -51,7 +52,7 @@ def test_p_is_the_share_of_assignments_as_high() -> None:
 
 def test_p_values_agree_with_separately_scored_assignments() -> None:
     log_p, held_out = noise(chance(), 40, 3, 3, 4.0, 2.0), partitions(chance(1), 40, 3, 3)
-    log_p[20:, 1, 2] = NAN  # a missing model, for some of which it was the one that held them out
+    log_p[20:, 1, 2] = NAN  # a missing model, which held out some of these observations
     log_p[30:, 2, :2] = NAN
     log_p[35:, 0] = NAN
     log_p[10:15, 0, 0] = -INF
@@ -65,7 +66,7 @@ def test_p_values_agree_with_separately_scored_assignments() -> None:
 
 @pytest.mark.parametrize("sd", [100.0, 1000.0])
 def test_p_values_stay_exact_at_1000_nats(sd: float) -> None:
-    # exp of 709 nats and more is no number any more; times 0 it must not make a draw disappear.
+    # exp of more than 709 nats overflows; multiplied by 0 it must not remove a draw.
     log_p, held_out = noise(chance(3), 60, 3, 4, sd), partitions(chance(1), 60, 3, 4)
     log_p[40:, 1, 2] = NAN
     log_p[30:50, 0, 0] = -INF
@@ -96,14 +97,15 @@ def test_lowest_of_distant_models_counts_all_models() -> None:
 
 
 def test_sums_equal_up_to_rounding_are_ties() -> None:
-    # Held out by .1 and .2, or by .3 and next to nothing: .3 either way, and 0.1 + 0.2 > 0.3 to a machine.
+    # Held out by .1 and .2, or by .3 and almost 0: .3 either way, but 0.1 + 0.2 > 0.3 in floating point.
     log_p = np.log([[0.1, 0.3], [0.2, 1e-300]]) + chance().uniform(-100, 0, (300, 1, 1))
     for fold in (0, 1):
         assert {3 / 4} == set(p_values(log_p, np.full((300, 2), fold), 99, chance()).tolist())
 
 
 def test_repetition_without_held_out_model_is_ignored() -> None:
-    # The one model left of the second repetition trained on it: whichever it is drawn to be, S is the first's alone.
+    # The one model left in the second repetition trained on the observation: for any assignment, S comes from the
+    # first.
     log_p = np.array([[[-1.0, -2.0, -3.0], [NAN, -9.0, 50.0]]])
     p = [p_values(log_p, np.array([[fold, 0]]), 99, chance())[0] for fold in range(3)]
     assert pytest.approx(p) == [3 / 3, 2 / 3, 1 / 3]
@@ -141,18 +143,19 @@ def test_small_p_is_exact_for_any_permutation_count(permutations: int) -> None:
     equal, lowest = np.zeros((1, 2, 3)), np.array([[[-9.0, 0.0, 0.0], [-9.0, 0.0, 0.0]]])
     assert p_values(equal, np.zeros((1, 2), int), permutations, chance()).tolist() == [1.0]
     p = p_values(lowest, np.zeros((1, 2), int), permutations, chance(1))[0]
-    assert p == pytest.approx(1 / 9)  # few draws reach it, so that it is exact either way
+    assert p == pytest.approx(1 / 9)  # few draws reach this score, so it is computed exactly in both cases
     sampled = {p_values(equal, np.zeros((1, 2), int), 50, chance(seed))[0] for seed in range(20)}
     assert {1.0} == sampled
 
 
 def test_lists_are_halved_for_most_exact_sums() -> None:
-    # Two of them are just above the bound, and at it once rounded down: 8 sums at once would be too many to be exact.
+    # Two of these sums are just above the bound but equal to it after rounding down: 8 sums at once are too many to
+    # be exact.
     two, four = np.array([0.0, 0.5 + 1e-9]), np.array([0.0, *[0.5 + 1e-9] * 3])
     assert share_below([two] * 4, 1.0, most=4) == 5 / 16
     assert share_below([two, two, four], 1.0, most=4) == 6 / 16
     assert share_below([two] * 4, 1.0, most=2) == 11 / 16
-    assert share_below([two] * 4 + [np.ones(9)] * 3, 4.0, most=4) == 5 / 16  # equal values take no sums from others
+    assert share_below([two] * 4 + [np.ones(9)] * 3, 4.0, most=4) == 5 / 16  # equal values use up no sums
 
 
 def test_equal_answers_are_no_evidence() -> None:
@@ -175,7 +178,7 @@ def test_smallest_p_belongs_to_the_highest_score(
 
 def test_rare_scores_get_the_exact_p() -> None:
     log_p, held_out = noise(chance(), 400, 4, 5, 4.0, 2.0), partitions(chance(1), 400, 4, 5)
-    log_p[200:, 1, 2] = NAN  # a missing model, for some of which it was the one that held them out
+    log_p[200:, 1, 2] = NAN  # a missing model, which held out some of these observations
     log_p[300:320, 0, 0] = -INF
     exact, sampled = (p_values(log_p, held_out, permutations, chance()) for permutations in (5**4 - 1, 200))
     replaced = np.flatnonzero((np.abs(sampled * 201 - np.round(sampled * 201)) > 1e-6) | (sampled < 1 / 201))
@@ -197,22 +200,22 @@ def test_p_is_never_too_small_if_binned() -> None:
 
 
 def test_one_memorised_of_60000_can_be_called() -> None:
-    # Ten partitions into ten folds: by draws alone no p-value would be below 1e-4, and of 60,000 at least 120 would be
-    # needed at the smallest together.
+    # Ten partitions into ten folds: from draws alone, no p-value is below 1e-4, and at least 120 of 60,000
+    # observations would have to share the smallest.
     log_p = noise(chance(), 1, 10, 10, 3.0)
     held_out = np.array([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3]])
     np.put_along_axis(log_p, held_out[:, :, None], -180.0, axis=2)
     memorised = p_values(log_p, held_out, 9999, chance())
     assert pytest.approx(memorised) == [1e-10]
-    null_p = (1 + np.arange(59_999)) / 60_000  # as even as where nothing is memorised
+    null_p = (1 + np.arange(59_999)) / 60_000  # uniform, as without memorisation
     is_called = false_discovery_control(np.concatenate([memorised, null_p])) <= 0.05
     assert np.flatnonzero(is_called).tolist() == [0]
-    by_draws = false_discovery_control(np.concatenate([[1e-5], null_p]))  # of 99,999
+    by_draws = false_discovery_control(np.concatenate([[1e-5], null_p]))  # from 99,999 draws
     assert not (by_draws <= 0.05).any()
 
 
 def null_p_values(repetitions: int, folds: int, permutations: int) -> np.ndarray:
-    """p-values of 5,000 observations of ten worlds in which nothing is memorised."""
+    """p-values of 5,000 observations in ten simulations without memorisation."""
     p = []
     for seed in range(10):
         rng = chance(seed)
@@ -223,7 +226,8 @@ def null_p_values(repetitions: int, folds: int, permutations: int) -> np.ndarray
 
 @pytest.mark.parametrize(("repetitions", "folds", "permutations"), [(6, 5, 399), (10, 10, 999)])
 def test_p_values_are_valid_at_every_level(repetitions: int, folds: int, permutations: int) -> None:
-    # Valid at every level, below what draws can show and on either side of where they are made exact.
+    # Valid at every level, including levels below the resolution of draws and on both sides of the switch to exact
+    # values.
     p = null_p_values(repetitions, folds, permutations)
     for level in (0.1 / permutations, 1 / permutations, FEW / permutations, (2 + FEW) / permutations, 0.1):
         assert int(np.sum(p <= level)) <= bounds(level)[1]
@@ -236,8 +240,8 @@ def test_p_values_are_valid_at_every_level(repetitions: int, folds: int, permuta
 def test_null_p_values_have_their_nominal_rates(
     repetitions: int, folds: int, permutations: int, smallest: float
 ) -> None:
-    # Models that differ in how good they are, over all observations. Every multiple of the smallest is equally likely,
-    # so that of p <= level the share is the largest multiple that is no greater.
+    # Models that differ in quality over all observations. Every multiple of the smallest p-value is equally likely,
+    # so the share of p <= level is the largest multiple up to that level.
     p = null_p_values(repetitions, folds, permutations)
     for level in (0.02, 0.05, 0.25, 0.5):
         attained = math.floor(level / smallest + 1e-9) * smallest
@@ -264,7 +268,7 @@ def test_models_are_reassigned_evenly_among_present_ones() -> None:
     log_p[:, 1, 2] = NAN
     log_p[:, 2] = NAN
     held_out = np.tile([1, 3, 2], (6000, 1))
-    held_out[:3000, 1] = 2  # by a model that is missing: it stays the one
+    held_out[:3000, 1] = 2  # held out by a missing model, which keeps its role
     reassigned = reassign_models(log_p, held_out, chance())
     counts = [np.bincount(reassigned[3000:, repetition], minlength=4).tolist() for repetition in range(3)]
     assert pytest.approx(counts[0], abs=100) == [750] * 4
@@ -273,17 +277,17 @@ def test_models_are_reassigned_evenly_among_present_ones() -> None:
     assert {2} == set(reassigned[:3000, 1].tolist())
 
 
-TINY = 1e-12  # what stands for the tolerance of equal sums
+TINY = 1e-12  # relative tolerance for equal sums
 
 
 def enumerated_share(values: list[np.ndarray], bound: float) -> float:
-    """The share of all sums, each made on its own."""
+    """The share of all sums, each computed separately."""
     sums = np.array([sum(parts) for parts in itertools.product(*values)])
     return float((sums <= bound).mean())
 
 
 def lists(seed: int, sizes: tuple[int, ...], repeats: bool) -> list[np.ndarray]:
-    """Values from 0 on: whole numbers, most of which occur several times, or of very unlike sizes."""
+    """Values of at least 0: eighths with many repeats, or values of very different sizes."""
     rng = np.random.default_rng(seed)
     return [rng.integers(0, 4, size) / 8 if repeats else np.exp(rng.normal(0, 5, size)) for size in sizes]
 
@@ -295,7 +299,8 @@ def test_share_is_that_of_all_sums(sizes: tuple[int, ...], repeats: bool) -> Non
         values = lists(seed, sizes, repeats)
         rng = np.random.default_rng(100 + seed)
         for _ in range(4):
-            bound = sum(rng.choice(part) for part in values) * (1 + TINY)  # of sums there are: ties are at most it
+            # a sum that occurs: a tie counts as at most the bound
+            bound = sum(rng.choice(part) for part in values) * (1 + TINY)
             assert enumerated_share(values, bound) == share_below(values, bound)
 
 
@@ -310,10 +315,10 @@ def test_share_is_0_and_1_at_the_ends() -> None:
 def test_one_of_ten_billion_sums_is_counted() -> None:
     values = [np.arange(10.0) for _ in range(10)]
     assert [share_below(values, 0.0), share_below(values, 1.0)] == [1e-10, 11e-10]
-    # The sum of ten digits is symmetric about 45: what is below and the tie are as many as what is above and the tie.
+    # The sum of ten digits is symmetric about 45: the share below plus the share at most 45 is 1.
     below, at_most = share_below(values, 44.0), share_below(values, 45.0)
     assert pytest.approx(below + at_most) == 1.0
-    assert at_most - below == pytest.approx(432457640 / 10**10)  # so many have the sum 45
+    assert at_most - below == pytest.approx(432457640 / 10**10)  # the number of sums equal to 45
 
 
 @pytest.mark.parametrize("repeats", [True, False])
@@ -342,7 +347,7 @@ def test_binned_share_is_exact_for_multiples_of_bins() -> None:
 
 
 def raise_trained(log_p: np.ndarray, held_out: np.ndarray, nats: np.ndarray | float) -> np.ndarray:
-    """log p with so many nats more by the models that trained on each observation."""
+    """log p increased by `nats` for the models that trained on each observation."""
     is_trained = np.arange(log_p.shape[2]) != held_out[:, :, None]
     return log_p + np.reshape(nats, (-1, 1, 1)) * is_trained
 
@@ -356,7 +361,7 @@ def test_negligible_effect_is_subtracted_before_the_test() -> None:
 
 def test_detection_limit_just_reaches_the_level() -> None:
     log_p, held_out = noise(chance(), 30, 3, 3, 2.0, 2.0), partitions(chance(1), 30, 3, 3)
-    log_p[20:, 1, 2] = NAN  # a missing model, for some of which it was the one that held them out
+    log_p[20:, 1, 2] = NAN  # a missing model, which held out some of these observations
     log_p[28] = NAN  # no score
     log_p[29, 0, 0] = -INF
     for level, negligible in ((2 / 27, 0.0), (2 / 27, 3.0), (0.3, 0.0)):
@@ -379,14 +384,14 @@ def test_detection_limit_just_reaches_the_level() -> None:
             for nats_of_case in (nats, reduced)
         )
         assert (p_at_limit <= level + TOLERANCE).all()
-        # Where as much as nothing is enough, or nearly so, a little less is enough, too.
+        # If almost no memory is enough, slightly less is enough as well.
         assert (p_below_limit > level)[reduced > negligible].all()
         assert (reduced > negligible).sum() > 10
 
 
 def test_detection_limit_lifts_trained_above_held_out_models() -> None:
-    # They answer 1 and 2 nats less: 1 nat is enough for one of them to be above, 2 for both. The second repetition
-    # lacks the model that held the observation out, and says nothing.
+    # The trained models give 1 and 2 nats less: 1 nat lifts one of the models above, 2 nats both. The second
+    # repetition lacks the model that held out the observation, so it has no effect.
     log_p = np.array([[[-700.0, -701.0, -702.0], [NAN, -700.0, -702.0]]])
     for level, negligible, expected in ((2 / 3, 0.0, 1.0), (1 / 3, 0.0, 2.0), (1 / 3, 0.5, 2.5)):
         (limit,) = least_found(log_p, np.zeros((1, 2), int), level, negligible)

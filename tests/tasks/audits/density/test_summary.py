@@ -1,4 +1,4 @@
-"""What the tables say together: whose rows there are, what they count, and when the paper's number stands beside."""
+"""The summary of all tables: its rows, their counts, and the paper's numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONFIG = About(planned=12, smallest=0.015625)
 
 
 def summary_rows(config: About, *tables: pa.Table) -> dict[tuple[str, str], Row]:
-    """The rows by metric and setting; each has a name of its own."""
+    """The rows by metric and setting; every row has a different name."""
     table = summary(config, tables)
     assert table.schema == SUMMARY
     rows = {(row["metric"], row["setting"]): row for row in table.to_pylist()}
@@ -45,7 +45,7 @@ def row_key(metric: str, **setting: Any) -> tuple[str, str]:
 
 
 def distribution_rows(*rows: Sequence[Any]) -> pa.Table:
-    """Rows of DISTRIBUTION of all observations: epoch, score, statistic, estimate, null."""
+    """Rows of DISTRIBUTION for all observations: epoch, score, statistic, estimate, null."""
     names = ("epoch", "score", "statistic", "estimate", "null")
     common = {"label": None, "low": 1.0, "high": 9.0, "n": 3, "observations": 60, "p_value": None}
     return pa.Table.from_pylist([dict(zip(names, row, strict=True)) | common for row in rows], DISTRIBUTION)
@@ -70,7 +70,7 @@ def test_gap_and_scores_have_their_null_values() -> None:
     assert [row_key(metric, **setting) for metric in ("generalisation gap of log p", "matched-count M", "M")] == list(
         rows
     )
-    # On average the gain and the matched-count score are 0 where nothing is memorised, by how they are made.
+    # Without memorisation, the expected gain and matched-count score are 0 by construction.
     assert [row["null"] for row in rows.values()] == [0.0, 0.0, 4.5]
     assert {("repetition", 3, 1.0, 9.0)} == {(r["unit"], r["n"], r["low"], r["high"]) for r in rows.values()}
 
@@ -178,11 +178,11 @@ def test_no_table_gives_no_row() -> None:
     assert summary_rows(CONFIG) == {}
 
 
-# All together, of trainings that were made up
+# All tables together, from synthetic trainings
 
 
 def all_tables(lost_fits: Sequence[int] = ()) -> dict[str, pa.Table]:
-    """A table of each measure that the summary reads, without what these trainings gave."""
+    """A table of each measure that the summary reads, without the trainings in `missing`."""
     models = made_up.folds(90, 3, 4)
     log_p = made_up.noise(np.random.default_rng(7), 90, 3, 4, 4.0, 2.0)
     fits = made_up.of_folds(models, {1: log_p - 5, 2: log_p})
@@ -220,7 +220,7 @@ def test_missing_table_removes_only_its_rows(left_out: str, tables: Mapping[str,
     assert all(rows_of(measure, tables.values()) for measure in READ.values())
     remaining = {name: table for name, table in tables.items() if name != left_out}
     other_rows = [row for name in READ if name != left_out for row in rows_of(READ[name], tables.values())]
-    if left_out in ("scores", "neighbours"):  # which are put together
+    if left_out in ("scores", "neighbours"):  # these two are combined
         combined_metrics = "correlation of M and the neighbour ratio", "neighbour ratio"
         other_rows = [row for row in other_rows if row["metric"] not in combined_metrics]
     assert other_rows == summary(CONFIG, list(remaining.values())).to_pylist()
@@ -246,7 +246,7 @@ def test_missing_trainings_add_one_row(tables: Mapping[str, pa.Table]) -> None:
 
 
 def weighted_sum(table: pa.Table) -> float:
-    """One number that every number of the table moves, and in which row it is."""
+    """A sum of all numbers, weighted by column and row, so that every change and move of a number shows."""
     weights = 1 + np.arange(table.num_rows) % 7
     columns = [column for column in table.columns if not pa.types.is_string(column.type)]
     numbers = [column.to_numpy().astype(float) for column in columns]
@@ -254,7 +254,8 @@ def weighted_sum(table: pa.Table) -> float:
 
 
 def test_task_computes_the_table_of_its_version(tables: Mapping[str, pa.Table]) -> None:
-    # Where this fails stored summaries are no longer what the task would compute. If that is meant, raise its version.
+    # A failure means that stored summaries differ from what the task computes. If this is intended, raise its
+    # version.
     table = summary(About(12, 0.015625, "MNIST, 1e-4"), list(tables.values())[:6])
     assert (marks(summary).name, marks(summary).version) == ("density.summary", 6)
     assert pytest.approx([table.num_rows, weighted_sum(table)], rel=1e-6) == [40, 68630.06889406934]

@@ -1,4 +1,4 @@
-"""How many p-values are beyond chance, and what memory would be found: known answers, and simulated rates."""
+"""The number of p-values beyond chance, and the detection limit: known answers and simulated rates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_expected_small_p_values_are_subtracted() -> None:
     excess = tail.beyond_chance(p, 0.05)
     assert pytest.approx(excess.share.value) == (30 / 100 - 0.05) / 0.95
     assert stats.binom.sf(29, 100, 0.05) == pytest.approx(excess.p_value)
-    # Of m that are not memorised 70 or fewer are above 5 % in more than 5 % of cases, up to the largest m.
+    # If m are not memorised, 70 or fewer exceed 5 % in more than 5 % of cases, up to the largest m.
     max_null = max(m for m in range(70, 101) if stats.binom.cdf(70, m, 0.95) > 0.05)
     assert ((100 - max_null) / 100, 1.0, 100) == (excess.share.low, excess.share.high, excess.share.n)
 
@@ -64,7 +64,7 @@ def test_detection_limit_is_null_quantile() -> None:
     quantile = tail.found_in(np.random.default_rng(0).permutation(limits), 0.8)
     low, high = stats.binom.ppf((0.025, 0.975), 100, 0.8)
     assert (80, low, high + 1, 100) == (quantile.value, quantile.low, quantile.high, quantile.n)
-    two = tail.found_in(np.array([2.0, 1.0]), 0.8)  # 2.5 % of draws have none, or both, below the quantile
+    two = tail.found_in(np.array([2.0, 1.0]), 0.8)  # in 2.5 % of draws, no value or both are below the quantile
     assert (two.value, two.low, two.high, two.n) == (2.0, 1.0, None, 2)
     assert tail.found_in(np.full(9, INF), 0.8).value is None
     third = tail.found_in(np.arange(7.0), 0.3, 0.8)  # the third smallest is enough for 2.1 of 7
@@ -98,7 +98,7 @@ def test_few_draws_rule_out_the_joint_count(permutations: int, repetitions: int,
 
 
 def test_planted_observations_are_counted_separately() -> None:
-    """The first three are planted, two of them are called; of seven others one is."""
+    """The first three are planted and two of these are called; of the other seven, one is called."""
     p = np.array([1e-4, 1e-4, 0.9, 1e-4, *[0.9] * 6])
     table = pa.table(dict.fromkeys(COLUMNS, p) | {"row": np.arange(10)})
     for planting, split in (("inverted3", "train"), ("", "test")):
@@ -109,11 +109,11 @@ def test_planted_observations_are_counted_separately() -> None:
             assert (pytest.approx(2 / 3), 3) == estimates[PLANTED_CALLED]
             assert (pytest.approx(1 / 7), 7) == estimates["observations memorised that were not planted"]
         assert bool(planting) == (PLANTED_CALLED in estimates)
-    assert parse_planting("duplicated3").rows == 6  # copies are planted, too
+    assert parse_planting("duplicated3").rows == 6  # copies count as planted as well
 
 
 def test_false_discovery_rate_and_limit_hold_with_memory() -> None:
-    # 40 of 200 are memorised by 12 nats, and all observations share 4 x 5 models that differ in how good they are.
+    # 40 of 200 are memorised by 12 nats, and all observations share 4 x 5 models that differ in quality.
     rng, shares, covered, small_p_values, n = np.random.default_rng(5), [], 0, 0, 400
     for _ in range(n):
         log_p, out = noise(rng, 200, 4, 5, 2.0, 2.0), partitions(rng, 200, 4, 5)

@@ -40,7 +40,8 @@ def test_distribution_covers_epochs_scores_and_labels() -> None:
     last = scores(CONFIG, TABLES)
     labels = column(last, "label")
     assert table.schema == DISTRIBUTION
-    # 10 statistics of 2 scores of all and of 10 labels, and the gain; at the first epoch of all alone.
+    # 10 statistics of 2 scores for all observations and for 10 labels, and the gain; at the first epoch, all
+    # observations only.
     assert table.num_rows == (2 * 10 * 11 + 1) + (2 * 10 + 1)
     for score, name in (("published", "m"), ("matched", "m_matched")):
         values = column(last, name)
@@ -75,7 +76,7 @@ def test_intervals_are_the_jackknife_over_repetitions() -> None:
     )
     assert {None} == set(single_repetition["low"].to_pylist())
     assert {1} == set(single_repetition["n"].to_pylist())
-    # A repetition of which nothing is there is none.
+    # A repetition without models does not count.
     assert (
         row_of(distribution(DISTRIBUTED, TABLES[4:]), epoch=3, score="matched", label=None, statistic="mean")["n"] == 4
     )
@@ -145,11 +146,12 @@ STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     ],
 )
 def test_intervals_without_memory_cover_the_truth(size: tuple[int, int, int, float], rates: dict[str, float]) -> None:
-    # The mean is 0 by symmetry, and other statistics are what they are on the average. The jackknife's interval is of
-    # 95 %; where a statistic is no mean it covers up to 2 % more, by 2,500 simulations with another seed.
+    # The mean is 0 by symmetry; the true value of any other statistic is its average. The jackknife interval has 95 %
+    # coverage; for statistics other than means, it covers up to 2 % more (2,500 simulations with another seed).
     simulations, (n, repetitions, folds, sd), rng = 2000, size, np.random.default_rng(0)
     estimates_by_statistic: dict[str, list[Estimate]] = {statistic: [] for statistic in rates}
-    for _ in range(simulations // 20):  # 20 are scored at once: no score depends on another
+    # 20 simulations are scored together, since no score depends on another observation
+    for _ in range(simulations // 20):
         log_p = np.concatenate([made_up.noise(rng, n, repetitions, folds, sd, 2.0) for _ in range(20)])
         held_out = np.concatenate([made_up.partitions(rng, n, repetitions, folds) for _ in range(20)])
         score, without = matched_count_score(log_p, held_out, 16, rng)
@@ -174,7 +176,7 @@ def generator(seed: int = 0) -> np.random.Generator:
 
 
 def gain_of(log_p: np.ndarray, held_out: np.ndarray, size: int = 7) -> Gain:
-    """Block by block."""
+    """The gain, added block by block."""
     gain = Gain(*log_p.shape[1:])
     for start in range(0, len(log_p), size):
         gain.add(log_p[start : start + size], held_out[start : start + size])
@@ -196,7 +198,7 @@ def test_gain_is_trained_mean_minus_held_out() -> None:
 def test_missing_and_always_impossible_observations_are_excluded() -> None:
     log_p = np.array([[[-1.0, -3.0, NAN], [NAN, NAN, NAN]]] * 3)
     log_p[1, 0, :2] = -INF
-    gain = gain_of(log_p, np.array([[1, 0], [1, 0], [2, 0]]))  # the third was held out by the missing one
+    gain = gain_of(log_p, np.array([[1, 0], [1, 0], [2, 0]]))  # the third was held out by the missing model
     assert pytest.approx(gain.by_repetition, nan_ok=True) == [2.0, NAN]
     assert pytest.approx([gain.estimate.value, gain.estimate.n, gain.observations]) == [2.0, 1, 1]
     empty_gain = gain_of(log_p[1:], np.array([[1, 0], [2, 0]]))
@@ -210,13 +212,14 @@ def test_missing_and_always_impossible_observations_are_excluded() -> None:
 
 
 def test_impossible_counts_as_the_lowest_log_p() -> None:
-    # Of the most memorised those that held it out give -inf: they stay in, with no more than is sure.
+    # Models that held out a strongly memorised observation give -inf; the observation stays in with the smallest
+    # certain gain.
     log_p = np.array([[[-1.0, -4.0, -INF], [-2.0, -INF, -2.0]], [[-1.0, -1.0, -1.0], [-1.0, -1.0, -1.0]]])
     held_out = np.array([[2, 1], [0, 0]])
     gain = gain_of(log_p, held_out)
     assert pytest.approx(gain.by_repetition) == [(-2.5 + 4) / 2, (-2.0 + 4) / 2]
     assert gain.observations == 2
-    # It has no part in who trained on it: of all partitions the mean gain is 0.
+    # The replacement does not depend on who trained on the observation: over all partitions, the mean gain is 0.
     all_gains = [gain_of(log_p[:1], np.array([[a, b]])).by_repetition for a in range(3) for b in range(3)]
     assert pytest.approx(np.mean(all_gains, axis=0)) == [0.0, 0.0]
 
@@ -252,7 +255,7 @@ def test_p_value_is_the_share_of_redrawn_partitions() -> None:
     log_p += np.where(np.arange(4) == held_out[:, :, None], -0.3, 0.0)
     log_p[:, 1, 3] = NAN
     observed = gain_of(log_p, held_out)
-    # Of those that the missing model held out nothing is known, and they stay with it.
+    # The observations held out by the missing model have no known gain, so they keep this model.
     is_known = held_out[:, 1] != 3
     redrawn_gains = []
     for seed in range(2000):

@@ -1,4 +1,4 @@
-"""The closest pairs of sets in which it is known who is close to whom."""
+"""The closest pairs of images in sets with known distances."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ DIGITS = pin(Dataset("digits"))
 
 
 def grey(*levels: int, classes: int = 2) -> Images:
-    """Images of 4 x 4 pixels of one level each, of which 2 x 2 remain: two lie twice their difference apart."""
+    """Images of 4 x 4 pixels with one level each, reduced to 2 x 2: the distance of two images is twice their
+    difference.
+    """
     pixels = np.repeat(np.array(levels, np.uint8), 16).reshape(-1, 4, 4, 1)
     labels = np.arange(len(levels)) % classes
     return Images(pixels, labels, pixels.copy(), labels.copy(), classes)

@@ -1,4 +1,4 @@
-"""The kernel density's scores, by their closed form and by taking every point out in turn."""
+"""The kernel density's scores, from their closed form and from leaving out each point."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_distant_point_with_density_0_has_a_score() -> None:
     row = points(Kernel(gap=1000.0), ()).to_pylist()[-1]
     other_points = drawn_points(Kernel(gap=1000.0))[:-1]
     exponents = -0.5 * ((row["x"] - other_points) / 0.5) ** 2
-    # q = exp(largest) sum exp(rest) / (20 h sqrt(2 pi)); p is K(0) / (21 h) and nothing else.
+    # q = exp(largest) sum exp(rest) / (20 h sqrt(2 pi)); p is K(0) / (21 h) only.
     log_q = exponents.max() + math.log(np.exp(exponents - exponents.max()).sum()) - math.log(20 * 0.5)
     assert row["m"] == pytest.approx(-math.log(21 * 0.5) - log_q)
     assert math.isfinite(row["m"])

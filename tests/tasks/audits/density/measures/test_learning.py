@@ -1,4 +1,4 @@
-"""Whether density models have learnt: the best constant by hand, and a model that is as good as it."""
+"""Whether density models have learnt: the best constant, computed by hand, and a model that is no better than it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ N = zeros(4)
 
 
 def test_losses_are_means_over_trainings_at_every_epoch() -> None:
-    # The training of seed s has the losses 1 / epoch + s and, of the test split, 2 / epoch + s.
+    # The training of seed s has the loss 1 / epoch + s, and 2 / epoch + s on the test split.
     tables = [made_up.table(Fold(1, 2, fold), seed, {2: N}, 2) for fold, seed in ((0, 1), (1, 4))]
     table = losses(NoSettings(), [made_up.table(None, 9, {}, 2), *tables])
     rows = table.to_pylist()

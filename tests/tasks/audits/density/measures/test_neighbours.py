@@ -1,4 +1,4 @@
-"""Equation 6, of samples and validation images that lie at known distances; the ratios by score, of made-up tables."""
+"""Equation 6 for samples and validation images at known distances; the ratios by score in synthetic tables."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def digits() -> Images:
 
 
 def downsample(images: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """By another way: reshaped, in float64."""
+    """Another implementation: reshaped, in float64."""
     count, height, width, channels = images.shape
     return images.astype(np.float64).reshape(count, height // 2, 2, width // 2, 2, channels).mean((2, 4))
 
@@ -71,7 +71,7 @@ def test_ratio_divides_the_two_closest_distances(digits: Images) -> None:
 
 
 def test_samples_twice_as_close_have_ratio_2(digits: Images) -> None:
-    """One grey level for every pixel: V at 0.5, S at 0.75 of the way, against images that are white."""
+    """One grey level per image: V at 0.2 and S at 0.6, against white images at 1."""
     images = Images(
         np.full((3, 4, 4, 1), 255, np.uint8),
         np.zeros(3, np.int64),
@@ -102,7 +102,7 @@ def test_samples_of_a_trained_model_are_used(digits: Images) -> None:
     training = DensityTraining(DIGITS, examples=60, epochs=1, recorded=(), samples=2, drawn=len(digits.test_images))
     table = neighbours(Neighbouring(DIGITS, examples=60), [fit(training, ())]).to_pandas()
     assert (len(table), table["ratio"].isna().sum()) == (60, 0)
-    # A model of one epoch draws nothing as like a digit as another digit is.
+    # After one epoch, no sample is as close to a digit as another digit is.
     assert (table["ratio"] < 1).all()
 
 
@@ -201,7 +201,7 @@ def test_rows_are_matched_by_number() -> None:
     table = ratio_table(2, [1.0, 3.0, None, 5.0], [0.1, 0.2, 0.4, None, 0.9], [9, 2, 4, 6], [0, 2, 4, 6, 9])
     ratio_rows_by_bin = table.to_pylist()
     assert [(row["low"], row["mean"]) for row in ratio_rows_by_bin if row["group"] == "bin"] == [(0, 0.9), (2, 0.2)]
-    # The largest score of the three has no ratio: nobody is left that is highly memorised.
+    # The row with the largest of the three scores has no ratio, so no highly memorised row is left.
     groups = [(row["group"], row["n"], row["quantiles"] is None) for row in ratio_rows_by_bin if row["group"] != "bin"]
     assert groups == [("memorised", 0, True), ("regular", 2, False)]
 

@@ -1,4 +1,4 @@
-"""Counts of highly memorised observations in bins of U, from scores whose answers are known."""
+"""Counts of highly memorised observations in bins of U, for scores with known answers."""
 
 from __future__ import annotations
 

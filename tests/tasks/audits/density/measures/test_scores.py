@@ -1,4 +1,4 @@
-"""Scores of planted observations, and scores beside epsilon, where the densities of private mechanisms are known."""
+"""Scores of planted observations, and scores compared with epsilon for private mechanisms with known densities."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ MEMORISED = (17, 130)
 
 
 def plant_memory(seed: int = 0) -> np.ndarray:
-    """Noise, in which two observations are likely to those models alone that trained on them."""
+    """Noise, in which two observations are likely only to the models that trained on them."""
     log_p = made_up.noise(np.random.default_rng(seed), 200, 5, 4, 3.0, 2.0)
     out = np.arange(4) == made_up.held_out(MODELS)[:, :, None]
     for row in MEMORISED:
@@ -92,7 +92,7 @@ def test_only_planted_observations_have_high_scores() -> None:
     table = scores(replace(CONFIG, permutations=1024), TABLES)  # one of 4^5 assignments
     assert column(table, "p_value")[list(MEMORISED)].tolist() == [1 / 1024] * 2
     assert set(MEMORISED) == set(np.argsort(column(table, "m_matched"))[-2:].tolist())
-    # Two at the smallest p of 200 tests are adjusted to 200 / 1024 / 2.
+    # Two tests of 200 with the smallest p are adjusted to 200 / 1024 / 2.
     assert pytest.approx(column(table, "p_adjusted")[list(MEMORISED)]) == [200 / 1024 / 2] * 2
     assert (column(table, "p_adjusted") < 0.1).sum() == 2
 
@@ -201,7 +201,7 @@ def test_tables_of_trainings_are_scored(link: int) -> None:
 
 
 def test_central_highly_memorised_observations_are_counted() -> None:
-    # Of 40 observations the 38th and 39th have the largest M; the central 90 % of U are 2 to 37.
+    # The 38th and 39th of 40 observations have the largest M; the central 90 % of U are 2 to 37.
     def central(*memorised: int) -> list[Any]:
         m = [9.0 if row_number in memorised else 0.0 for row_number in range(40)]
         table = made_up.scores([float(row_number) for row_number in range(40)], m)
@@ -215,9 +215,9 @@ def test_central_highly_memorised_observations_are_counted() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the peak is in other units")
 def test_peak_memory_is_far_below_all_answers() -> None:
-    """Ten by ten models, 5,000 observations, two epochs, in a process of its own.
+    """Ten by ten models, 5,000 observations, two epochs, in a separate process.
 
-    Beside what they are given the tasks need 1.3 and 1.6 times an epoch's answers; 6.7 and 7 times in one block.
+    Beyond their inputs, the tasks need 1.3 and 1.6 times the answers of an epoch; 6.7 and 7 times in a single block.
     """
     n = 5_000
     code = f"import {__name__} as test; test.measure({n})"
@@ -228,14 +228,14 @@ def test_peak_memory_is_far_below_all_answers() -> None:
 
 
 def measure(n: int) -> None:
-    """Print what each task needs, on a line each."""
-    memory_needed(1000)  # what they import is in memory from here on
+    """Print the memory that each task needs, one per line."""
+    memory_needed(1000)  # loads imported modules before measuring
     for name, byte_count in memory_needed(n).items():
         sys.stdout.write(f"{name} {byte_count}\n")
 
 
 def memory_needed(n: int) -> dict[str, int]:
-    """By how many bytes each task raises the peak of memory, its inputs being there before."""
+    """The number of bytes by which each task raises the peak memory beyond its inputs."""
     models = Folds(Dataset("photos"), n, tuple(range(10)), 10)
     rng = np.random.default_rng(0)
     tables = []
@@ -252,7 +252,7 @@ def memory_needed(n: int) -> dict[str, int]:
 
 
 def peak() -> int:
-    """The most memory that this process has had, in bytes."""
+    """The peak memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -280,12 +280,12 @@ EPSILON = 0.7
 
 
 def exact_check(score: float, epsilon: float = EPSILON) -> Check:
-    """The check of one row whose densities are known: every trial says the same."""
+    """The check of one row with known densities: every trial gives the same values."""
     return check_epsilon(np.array([5]), np.full((1, 3), score - 100), np.full((1, 3), -100.0), epsilon)
 
 
 def response_score(high: float, low: float) -> float:
-    """The score where a model gives the row `high` after the answer yes and `low` after no."""
+    """The score if a model gives the row the density `high` after the answer yes and `low` after no."""
     odds = math.exp(EPSILON)
     return math.log((high * odds + low) / (high + low * odds))
 
@@ -300,8 +300,10 @@ def test_randomised_response_never_exceeds_epsilon() -> None:
 
 
 def laplace_score(count_with: float, count_without: float, step: float) -> float:
-    """The score of a 1 by Laplace's mechanism on a count, with and without it: a model says 1 with probability
-    sigmoid((released - 4) / step)."""
+    """The score of a 1 for Laplace's mechanism on a count, with and without it.
+
+    A model gives 1 the probability sigmoid((released - 4) / step).
+    """
 
     def density(count: float) -> float:
         noise = stats.laplace(count, 1 / EPSILON)
@@ -311,7 +313,7 @@ def laplace_score(count_with: float, count_without: float, step: float) -> float
 
 
 def test_laplace_count_stays_within_epsilon() -> None:
-    # A step at 4, above both counts, where the noise's densities are e^epsilon apart throughout.
+    # A step at 4, above both counts: the noise densities differ by the factor e^epsilon everywhere above.
     assert pytest.approx(laplace_score(3, 2, 0.01), abs=1e-3) == EPSILON
     for step in (0.5, 2.0, 10.0):
         score = laplace_score(3, 2, step)
@@ -320,7 +322,7 @@ def test_laplace_count_stays_within_epsilon() -> None:
 
 
 def test_non_private_algorithm_exceeds_epsilon() -> None:
-    # Shares of ten rows with one of their own kind, of three kinds, one added to each: 2 / 13 with it, 1 / 12 without.
+    # Shares of ten rows of three kinds, one added to each: the row's own kind has 2 / 13 with it and 1 / 12 without.
     score = math.log(2 / 13) - math.log(1 / 12)
     check = exact_check(score, epsilon=0.5)
     assert (check.row, check.above, check.p_value) == (5, 1, 0.0)
@@ -329,8 +331,8 @@ def test_non_private_algorithm_exceeds_epsilon() -> None:
 
 
 def test_interval_covers_a_score_of_epsilon() -> None:
-    # Of all that twelve trials can answer, each as likely as it is, 96.7 % have an interval that covers epsilon, 0.8 %
-    # lie above it and 0.8 % have p <= 5 %: so few trials are too few for 5 %, and the errors are on the safe side.
+    # Of all outcomes of twelve trials, weighted by probability, 96.7 % have an interval that covers epsilon, 0.8 %
+    # lie above it and 0.8 % have p <= 5 %: twelve trials are too few for 5 %, and the errors are conservative.
     high, low, trials = 0.9, 0.02, 12
     score, right = response_score(high, low), expit(EPSILON)
     # Randomised response to whether the row is among the data, with the row and without it.
@@ -354,9 +356,9 @@ def test_interval_covers_a_score_of_epsilon() -> None:
 
 @pytest.mark.slow  # 2,000 checks
 def test_largest_of_20_is_called_in_5_percent() -> None:
-    # Normal scores, of which the smallest of 20 p-values is at most 0.05 / 20 in 4.9 %. The row was chosen by its
-    # score: the p-value of all rows pays for it, and so does the interval, which lies above epsilon where one of 20
-    # that cover 1 - 0.05 / 20 does, or less often.
+    # Normal scores, for which the smallest of 20 p-values is at most 0.05 / 20 in 4.9 % of runs. The row was chosen
+    # by its score: the p-value of all rows and the interval are corrected for this. The interval lies above epsilon
+    # at most as often as one of 20 intervals with coverage 1 - 0.05 / 20.
     rng, draws, rows, trials = np.random.default_rng(1), 2000, 20, 10
     counts = Counter[str]()
     for trained, held_out in rng.normal(-100, 0.1, (draws, 2, rows, trials)):
@@ -428,7 +430,7 @@ def test_distinguishable_rows_bound_epsilon_jointly() -> None:
     stream = np.random.default_rng(3)
     held_out = stream.normal(size=(2, 40))
     trained = held_out + np.array([[0.0], [20.0]])
-    trained[1, 0] = np.nan  # of 39 trials the later 20 are counted, at 2.5 % for each of two rows
+    trained[1, 0] = np.nan  # of 39 trials, the last 20 are counted, at 2.5 % for each of two rows
     bounds_by_name = {bound.name: bound for bound in many_runs_bounds(trained, held_out, 1e-5)}
     assert bounds_by_name["many runs"].epsilon == pytest.approx(many_runs_bound((20, 20), (0, 20), 1e-5, 0.025))
     assert bounds_by_name["many runs"].epsilon == bounds_by_name["many runs"].most
