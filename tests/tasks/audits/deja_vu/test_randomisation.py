@@ -75,11 +75,11 @@ def test_false_alarm_rate_is_the_stated_level() -> None:
     assert_rate(0.05, sum(p is not None and p <= 0.05 for p in p_values), 1000)
 
 
-def two_way_p(true: float, draw_ways: list[float]) -> float:
+def two_way_p(true: float, drawn_scores: list[float]) -> float:
     """Twice the smaller share of drawn scores, the true score included, on either side of the true score."""
     above, below = (
-        (1 + sum(score >= true for score in draw_ways)) / 10,
-        (1 + sum(score <= true for score in draw_ways)) / 10,
+        (1 + sum(score >= true for score in drawn_scores)) / 10,
+        (1 + sum(score <= true for score in drawn_scores)) / 10,
     )
     return min(1.0, 2 * min(above, below))
 

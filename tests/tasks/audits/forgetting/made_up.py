@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 
 
 def models(
-    chance: np.random.Generator, replicates: int, targets: int, images: int, share: float = 0.0, crossing: bool = False
+    rng: np.random.Generator, replicates: int, targets: int, images: int, share: float = 0.0, crossing: bool = False
 ) -> tuple[Array, Array, Array]:
     """Query, calibration and target models (models, images): effects of models and images, and noise of both.
 
@@ -20,19 +20,19 @@ def models(
     says, and of the rest what a calibration model does: its true rho is 1 - share. Query models are the surer of all
     images, or where the functions are `crossing` the surer of easy ones and the less sure of hard ones.
     """
-    difficulty = 3 * chance.normal(size=images)
+    difficulty = 3 * rng.normal(size=images)
 
     def calibration(count: int) -> Array:
-        shift = 0.5 + 0.5 * chance.normal(size=(count, 1))
-        slope = 1 + 0.15 * chance.normal(size=(count, 1))
-        return confidences(shift + slope * difficulty + chance.normal(size=(count, images)))
+        shift = 0.5 + 0.5 * rng.normal(size=(count, 1))
+        slope = 1 + 0.15 * rng.normal(size=(count, 1))
+        return confidences(shift + slope * difficulty + rng.normal(size=(count, images)))
 
     def query(count: int) -> Array:
-        shift = (0.5 if crossing else 8) + chance.normal(size=(count, 1))
-        return confidences(shift + (3 if crossing else 1.5) * difficulty + chance.normal(size=(count, images)))
+        shift = (0.5 if crossing else 8) + rng.normal(size=(count, 1))
+        return confidences(shift + (3 if crossing else 1.5) * difficulty + rng.normal(size=(count, images)))
 
     target = calibration(targets)
-    remembered = chance.random(target.shape) < share
+    remembered = rng.random(target.shape) < share
     target[remembered] = query(targets)[remembered]
     return query(replicates), calibration(replicates), target
 
@@ -85,7 +85,7 @@ def tables(query: Array, calibration: Array, *targets: Array) -> list[pa.Table]:
 
 
 def audit(
-    chance: np.random.Generator,
+    rng: np.random.Generator,
     shares: tuple[float, ...] = (0.0,),
     replicates: int = 5,
     images: int = 400,
@@ -96,11 +96,11 @@ def audit(
     The calibration models, then targets that hold these shares of D_Q; all targets are the surer of everything by
     `other`, as models are that hold other data of the domain. An image that is held has log-odds 4 higher.
     """
-    difficulty = 3 * chance.normal(size=2 * images)
+    difficulty = 3 * rng.normal(size=2 * images)
 
     def trained(share: float, certainty: float) -> Array:
         log_odds = np.zeros((replicates, 2 * images))
-        log_odds[:, :images] = 4 * (chance.random((replicates, images)) < share)
-        return confidences(0.5 + certainty + difficulty + chance.normal(size=log_odds.shape) + log_odds)
+        log_odds[:, :images] = 4 * (rng.random((replicates, images)) < share)
+        return confidences(0.5 + certainty + difficulty + rng.normal(size=log_odds.shape) + log_odds)
 
     return [trained(0.0, 0.0), *(trained(share, domain_effect) for share in shares)]

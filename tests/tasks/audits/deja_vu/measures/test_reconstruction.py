@@ -137,9 +137,9 @@ def drawings(drawn_labels: Drawings) -> list[pa.Table]:
             [
                 {"model": model, "set": name, "id": id_, "label": label, "drawn_label": drawn_label, "side": 1}
                 | {"image_label": label + (id_ == "a3"), "drawing": b"\0\1\2"}
-                for (drawing_config, name), images in drawn_labels.items()
+                for (drawn_by, name), images in drawn_labels.items()
                 for id_, label, drawn_label in images
-                if drawing_config == model
+                if drawn_by == model
             ],
             DRAWN,
         )
