@@ -63,8 +63,8 @@ def train_model(dropout: bool = False) -> pa.Table:
 
 def unlearn_by(method: Method) -> pa.Table:
     """The epochs of unlearning by a method."""
-    # A student without dropout begins where its teacher is, and departs from it wherever the rounding of a gradient
-    # that is exactly 0 points: the fingerprint would differ by 6 % from processor to processor.
+    # A student without dropout starts at its teacher and departs from it in the direction of rounding errors of a
+    # gradient that is exactly 0: the fingerprint would differ by 6 % between processors.
     dropout = isinstance(method, Distillation)
     kept_share, forgotten = Share(Part(pin(Dataset("digits-on-photos")), 60, 60)), Share(DIGITS, 0.5, 3)
     config = Unlearning((kept_share,), (forgotten,), method, DIGITS.data, 10, seed=2, batch=16)
@@ -110,7 +110,7 @@ def power_table() -> pa.Table:
 
 @cache
 def recognition_table() -> pa.Table:
-    """How many passed, as a number that `total` sees."""
+    """The number of passed pairs, as a float, which `total` includes."""
     result = recognition(Recognition(DECIDED), small_run.CONTROLLED)
     return result.set_column(2, "passed", result["passed"].cast(pa.float64()))
 
@@ -120,7 +120,7 @@ def summary_table() -> pa.Table:
 
 
 def example_table() -> pa.Table:
-    """Which rows are drawn, as numbers that `total` sees."""
+    """The drawn rows, as floats, which `total` includes."""
     result = examples(Examples(DIGITS, Part(pin(Dataset("digits-on-photos")), 60, 60), seed=4), [])
     return result.set_column(result.schema.get_field_index("row"), "row", result["row"].cast(pa.float64()))
 

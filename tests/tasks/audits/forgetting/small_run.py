@@ -1,4 +1,4 @@
-"""A small run: what its made-up models say of the query set, and the table of one that prints two decimals."""
+"""A small run: confidences of synthetic models in the query set, and the table of a model with two decimals."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def rows_of_score(score: Score, table: pa.Table) -> list[dict[str, Any]]:
     return [row for row in table.to_pylist() if row["score"] == score]
 
 
-# The same with a control set: calibration models, a target that never saw D_Q, one that holds half of it, one whose
-# table is all that is known, and models of two known shares.
+# The same with a control set: calibration models, a target without D_Q, one with half of it, one with only a table,
+# and models of two known shares.
 SHARES = (0.1, 0.25)
 REFERENCES, *TARGET_MODELS = audit(np.random.default_rng(4), (0.0, 0.5, 0.0, *SHARES), replicates=4, images=300)
 CONTROLS = REFERENCES.shape[1] // 2

@@ -1,4 +1,4 @@
-"""The answer in words, for experts and for everybody, of summaries made by hand."""
+"""The sentences of the answer, for experts and for other readers, from summaries by hand."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_several_targets_are_judged_together(
     assert "  " not in result.sentence  # a rule without an error rate adds nothing
     decided = {verdict_of(*target(f"target {index}", *values)).answer: index for index, values in enumerate(several)}
     first = decided[answer] if len(decided) == len(several) else 0
-    assert f'{{"target": "target {first}"}}' == result.rows[0][1]  # of what decides for all
+    assert f'{{"target": "target {first}"}}' == result.rows[0][1]  # the target that decides for all
     assert {f'{{"target": "target {index}"}}' for index in range(len(several))} == {
         setting for _, setting in result.rows
     }
@@ -161,7 +161,7 @@ def test_missing_control_set_rules_out_a_judgement(golden: Golden) -> None:
     result = verdict_of(share, config=TABLE1)
     assert result.answer == "not assessable"
     golden(result.sentence, "found.sentence")
-    assert result.rows == (("share of D_Q held", '{"target": "D_C"}'),)  # there is no test to rest on
+    assert result.rows == (("share of D_Q held", '{"target": "D_C"}'),)  # there is no test to show
 
 
 def test_detection_power_is_reported(golden: Golden) -> None:
@@ -363,7 +363,7 @@ def repeated(name: str) -> Row:
 
 
 def silent(name: str) -> list[Row]:
-    """The rows of a target that names no class."""
+    """The rows of a target without class predictions."""
     cleared = target(name, *CLEARED)
     return [{**item, "estimate": None} if item["metric"].startswith("accuracy") else item for item in cleared]
 

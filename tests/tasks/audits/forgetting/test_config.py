@@ -1,4 +1,4 @@
-"""What a run may be asked for, and how it is refused."""
+"""Valid and invalid configurations."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_secret_hides_held_back_images_and_their_order() -> None:
     assert isinstance(rows, Remainder)
     assert isinstance(orders, Remainder)
     shared = set(rows.held_rows(digits).tolist()) & set(orders.held_rows(digits).tolist())
-    assert 30 < len(shared) < 70  # of 100, as of any two draws
+    assert 30 < len(shared) < 70  # of 100, as for any two draws
     assert SMOKE.probes.seed != hidden.probes.seed
     assert hidden.query_part != with_settings(hidden, secret=SECRET[::-1]).query_part
     named_config = with_settings(hidden, {"query.control.data": "digits", "query.control.examples": 100})

@@ -1,4 +1,4 @@
-"""The rule, case by case, and Holm's adjustment."""
+"""The decision rule, case by case, and Holm's adjustment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), SIMILAR, SIMILAR, 0.
         ({}, "forgotten", None),
         ({"p": 0.025}, "not forgotten", None),
         ({"p": 0.0251}, "forgotten", None),
-        ({"p": 0.01, "accuracy": DIFFERENT}, "not forgotten", None),  # whatever else it holds
+        ({"p": 0.01, "accuracy": DIFFERENT}, "not forgotten", None),  # regardless of its other data
         ({"models": 0, "p": None}, "undecided", "there are no answers of the model"),
         ({"p": None}, "not assessable", "without a control set"),
         (
@@ -56,7 +56,7 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), SIMILAR, SIMILAR, 0.
         ({"disagreeing": 1, "repeats": 40}, "not assessable", "1 of 40 images that were sent twice"),
         ({"tied": tied_row(0.051, 40, "image")}, "not assessable", "5.1 of 100 compared pairs of scores"),
         ({"tied": tied_row(0.05, 40, "image")}, "forgotten", None),
-        ({"tied": tied_row(0.9, 40, "image"), "p": 0.025}, "not forgotten", None),  # worst ranks accuse nobody
+        ({"tied": tied_row(0.9, 40, "image"), "p": 0.025}, "not forgotten", None),  # worst ranks accuse no model
         ({"p_other": 0.009}, "not assessable", "it is less certain about D_Q than about the control set"),
         ({"p_other": 0.01}, "forgotten", None),
         ({"accuracy": LikenessCheck(0.8, 0.9, 0.01)}, "forgotten", None),

@@ -1,4 +1,4 @@
-"""Whether D_Q and the control set are alike to a model: exact for any model, and blind to a change of scale."""
+"""The test of whether D_Q and the control set are exchangeable: exact for any model, invariant to scale."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def test_ranks_agree_with_scipy() -> None:
 
 
 def test_images_are_compared_with_equally_easy_neighbours() -> None:
-    easiness = np.array([4.0, 1.0, 2.0, 3.0])  # a quarter of four images: one neighbour to either side
+    easiness = np.array([4.0, 1.0, 2.0, 3.0])  # a quarter of four images: one neighbour on each side
     values = np.array([10.0, 1.0, 3.0, 8.0])
     assert neighbour_contrast(values, easiness).tolist() == [10 - 8, 1 - 3, 3 - (1 + 8) / 2, 8 - (3 + 10) / 2]
     assert neighbour_contrast(np.array([5.0]), np.ones(1)).tolist() == [5.0]
     assert neighbour_contrast(np.array([1.0, 2.0, 6.0]), np.arange(3)).tolist() == [1 - 2, 2 - (1 + 6) / 2, 6 - 2]
-    # A quarter of twelve images: three neighbours to either side.
+    # A quarter of twelve images: three neighbours on each side.
     powers = 2.0 ** np.arange(12)
     result = neighbour_contrast(powers, np.arange(12))
     assert pytest.approx([result[0], result[6]]) == [1 - (2 + 4 + 8) / 3, 64 - (8 + 16 + 32 + 128 + 256 + 512) / 6]
 
 
 def scores_by_hand(confidence: Array, calibration: Array) -> Array:
-    """The formula as the module states it, image by image."""
+    """The formula in the module's docstring, image by image."""
     n, models = len(confidence), len(calibration)
     log_odds_of_references = np.log(calibration) - np.log1p(-calibration)
     easiness, rank = log_odds_of_references.mean(axis=0), (stats.rankdata(confidence) - 0.5) / n
@@ -68,7 +68,7 @@ def scores_by_hand(confidence: Array, calibration: Array) -> Array:
     return np.asarray((u - u.mean()) / u.std() + (v - v.mean()) / v.std())
 
 
-@pytest.mark.filterwarnings("error")  # of one model no variance is asked
+@pytest.mark.filterwarnings("error")  # one model has no variance
 @pytest.mark.parametrize("models", [2, 4])
 def test_scores_follow_the_formula(models: int) -> None:
     draws = generator(5)
@@ -76,14 +76,14 @@ def test_scores_follow_the_formula(models: int) -> None:
     calibration, scores_of_model = (
         1 / (1 + np.exp(-easiness - draws.normal(0, 1, shape))) for shape in ((models, 150), 150)
     )
-    scores_of_model[:3] = 1 - 1e-6 * np.arange(1, 4)  # far above what the calibration models say
+    scores_of_model[:3] = 1 - 1e-6 * np.arange(1, 4)  # far above the calibration models
     expected = scores_by_hand(scores_of_model, calibration)
     np.testing.assert_allclose(expected, scores(scores_of_model, calibration), atol=1e-9)
-    # Of one calibration model nothing is known of how models vary: the first part alone.
+    # One calibration model does not show how models vary: only the first part counts.
     shift = (1 - ranks(calibration[0])) ** 2 * neighbour_contrast(ranks(scores_of_model), log_odds(calibration[0]))
     of_one = scores(scores_of_model, calibration[:1])
     np.testing.assert_allclose((shift - shift.mean()) / shift.std(), of_one, atol=1e-9)
-    # No more is known of models that are equal, and nothing of a model to which all images are.
+    # The same holds for equal models; a model with equal confidences for all images has scores of 0.
     equal = np.repeat(calibration[:1], 2, axis=0)
     np.testing.assert_allclose(of_one, scores(scores_of_model, equal), atol=1e-9)
     assert scores(np.full(150, 0.5), equal).tolist() == [0.0] * 150
@@ -122,8 +122,8 @@ def test_knowing_the_control_set_better_is_no_finding() -> None:
 
 def test_p_agrees_with_all_draws() -> None:
     values, control = np.array([5.0, 1.0, 2.0, 0.0]), np.array([False, False, True, True])
-    # Of the six pairs (5, 2) has a larger sum than (5, 1): 2 of 6 are at least as large.
-    # And five of six are at most as large.
+    # Of the six pairs, (5, 2) has a larger sum than (5, 1): 2 of 6 are at least as large, and five of six are at most
+    # as large.
     result = p_values(values, control, 6000, generator())
     for p, share in zip(result, (2 / 6, 5 / 6), strict=True):
         low, high = bounds(share, 6000)
@@ -136,7 +136,7 @@ def test_draws_are_counted_in_blocks(monkeypatch: pytest.MonkeyPatch, numbers: i
     values, control, block_sizes = np.array([5.0, 1.0, 2.0, 0.0]), np.array([False, True, True, True]), []
 
     class Turned:
-        """Moves every value on by as many places as rows were given out before."""
+        """Rolls every value by the number of rows returned so far."""
 
         def permuted(self, rows: Array, axis: int) -> Array:
             assert axis == 1
@@ -184,7 +184,7 @@ def test_one_calibration_model_is_enough() -> None:
 
 def test_log_odds_of_0_and_1_are_finite() -> None:
     np.testing.assert_allclose(log_odds(np.array([0.5, 0.9, 0.1])), [0, np.log(9), -np.log(9)], atol=1e-12)
-    # 1 of float32 is all from 1 - 2^-25 on; 0 is what a product of rounding errors leaves.
+    # 1 in float32 covers everything from 1 - 2^-25; 0 can result from a product of rounding errors.
     np.testing.assert_allclose(log_odds(np.array([1.0, 0.0])), [np.log(2**25 - 1), -np.log(1e12 - 1)])
 
 

@@ -1,4 +1,4 @@
-"""Shares read off models of known shares, how often a limit covers, and whether a target is like these models."""
+"""Shares read from models of known shares, coverage of the limits, and the similarity of a target to these models."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_curve_passes_through_the_means() -> None:
     assert falling.means.tolist() == [0.5, -2.0]
     assert (
         falling.estimate_share(-5.0, 1).high == 1.0
-    )  # below what no share shows: nothing is excluded that the others hold
+    )  # below every share: only shares that the limit excludes are ruled out
 
 
 def test_limit_is_one_margin_from_the_share() -> None:
@@ -50,12 +50,12 @@ def test_limit_is_one_margin_from_the_share() -> None:
     assert (result.low, result.n) == (0.0, 1)
     higher_effect = curve.estimate_share(2.0 + margin, 1)
     assert pytest.approx(higher_effect.low, abs=1e-3) == 0.125
-    assert higher_effect.high == 1.0  # beyond the largest share nothing is known
+    assert higher_effect.high == 1.0  # beyond the largest share, the limit is unknown
     assert (
         curve.estimate_share(4.0, 1).value,
         curve.estimate_share(4.0 - margin, 1).high,
         curve.estimate_share(4.0 + margin, 1).low,
-    ) == (0.25, 0.25, 0.25)  # a share's own mean, and what lies a reach from it
+    ) == (0.25, 0.25, 0.25)  # the mean of a share, and values one margin away
     assert (curve.estimate_share(-5.0, 1).value, curve.estimate_share(99.0, 1).low) == (0.0, 0.5)
     assert curve.estimate_share(4.0, 3).n == 3
 
@@ -86,7 +86,7 @@ def test_curve_needs_variance_and_a_positive_share() -> None:
 
 @pytest.mark.parametrize("slope", [0.0, 2.0, 20.0])
 def test_limit_is_exceeded_at_the_nominal_rate(slope: float) -> None:
-    """Of 1,000: where all shares look alike, where they hardly differ, and where they differ by far."""
+    """1,000 runs: with equal effects of all shares, with small and with large differences."""
     rng, cleared, runs = np.random.default_rng(0), 0, 1000
     for _ in range(runs):
         shares = (0.0, 0.05, 0.1, 0.25)
@@ -161,7 +161,7 @@ def test_own_data_increase_the_variance_of_means() -> None:
 
 
 def test_owners_with_own_data_fail_at_nominal_rate() -> None:
-    """Each model's number is the mean of the values of 50 images: of the same 200, or of others of the domain."""
+    """The value of each model is the mean over 50 images: of the same 200, or of other images of the domain."""
     rng, runs, fails, fails_as_control = np.random.default_rng(2), 3000, 0, 0
     for _ in range(runs):
         images = rng.normal(size=200)

@@ -1,4 +1,4 @@
-"""What is read off the effects of all models: who is compared with whom, at which precision, and on which images."""
+"""The effects of all models: which models are compared, at which precision, and on which images."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tasks.audits.forgetting.trainings import ModelId
 from tasks.numerics import seeds
 from tests.tasks.audits.forgetting.made_up import Array, audit, table
 
-# Three calibration models, of two models a target that holds half of D_Q and one of a known share; 20 images and as
-# many controls.
+# Three calibration models, two models of a target that holds half of D_Q, and two of a known share; 20 images and 20
+# controls.
 CONTROLS = 20
 IS_CONTROL = np.arange(2 * CONTROLS) >= CONTROLS
 REFERENCES, HALF, TENTH = audit(np.random.default_rng(3), (0.5, 0.1), replicates=3, images=CONTROLS)
@@ -65,8 +65,8 @@ def test_ties_are_counted_among_hard_images() -> None:
     labels = result.matrix.labels
     easy = log_odds(REFERENCES).mean(axis=0) > np.median(log_odds(REFERENCES).mean(axis=0))
     cases = (
-        ([0.1 + 0.05 * label for label in labels], 1.0),  # a constant output says of each image its class's number
-        (np.where(easy, 1.0, HALF[0]), 0.0),  # float32 says 1 of the easy ones
+        ([0.1 + 0.05 * label for label in labels], 1.0),  # a constant output gives each image the value of its class
+        (np.where(easy, 1.0, HALF[0]), 0.0),  # float32 rounds easy images to 1
         (np.where(easy, HALF[0], 0.5), 1.0),
     )
     for values, share in cases:
@@ -113,7 +113,7 @@ def test_curve_leaves_out_the_evaluated_models() -> None:
     ("target", "groups", "is_known"),
     [
         (WITH_CALIBRATION, None, True),
-        (WITH_CALIBRATION, np.arange(40) // 2, False),  # of patients the share that was drawn need not be a half
+        (WITH_CALIBRATION, np.arange(40) // 2, False),  # for patients, the drawn share need not be a half
         (replace(WITH_CALIBRATION, query=1.0), np.arange(40) // 2, True),
         (replace(WITH_CALIBRATION, query=0.0), None, False),
         (replace(WITH_CALIBRATION, calibration=0.5), None, False),
@@ -160,7 +160,8 @@ def test_known_share_models_are_audited_without_themselves() -> None:
             single.share, pytest.approx(value), p, pytest.approx(curve.estimate_share(value, 1).high)
         )
     single_audits = [*effects(replace(CONFIG, partial=()), calibration=REFERENCES[:1]).single_audits()]
-    assert [(item.share, item.high) for item in single_audits] == [(0.5, 1.0)] * 2  # no curve: any share may be held
+    # without a curve, any share may be held
+    assert [(item.share, item.high) for item in single_audits] == [(0.5, 1.0)] * 2
 
 
 def test_similarity_uses_equally_rounded_calibration_models() -> None:

@@ -1,4 +1,4 @@
-"""From a config to jobs."""
+"""The jobs that a config plans."""
 
 from __future__ import annotations
 
@@ -141,11 +141,11 @@ def test_given_models_and_tables_are_targets() -> None:
     roots = plan(config)
     names = {"decisions", "ratios", "distances", "confidences", "fits", "power", "recognition", "baselines", "summary"}
     assert names == set(roots)
-    # What is decided rests on how many owners of tables would pass, besides what each target says.
+    # The decision also reads the number of owners of tables that would pass.
     inputs = [{marks(job.function).name for job in inputs_of(item["decisions"])} for item in (plan(SMOKE), roots)]
     asked_jobs = {marks(job.function).name for job in inputs_of(plan(SMOKE)["ratios"])}
     assert [asked_jobs, asked_jobs | {"forgetting.recognition"}] == inputs
-    # The draws of its tests are its own, and those of the measure of power.
+    # Its tests use a separate stream of random numbers, the same one as the measure of power.
     assert seeds.derive(config.seed, "decisions") == config_of(roots["decisions"]).seed
     assert config_of(roots["decisions"]) == config_of(roots["power"]).decisions
     expected = [("model.pt", "model"), ("model.pt (2)", "model"), ("said.csv", "outputs")]
@@ -156,7 +156,7 @@ def test_given_models_and_tables_are_targets() -> None:
     given_config = [job.config for job in ask_jobs if job.config.model.kind == "target"]
     assert [(item.model.target, item.model.replicate) for item in given_config] == [(0, 0), (1, 0), (2, 0)]
     assert [*GIVEN_MODELS.models, None] == [item.file for item in given_config]
-    # How a model is asked says nothing of a table.
+    # The interface to a model does not apply to a table.
     assert [GIVEN_MODELS.interface, GIVEN_MODELS.interface, Interface(gives="probabilities")] == [
         item.interface for item in given_config
     ]
@@ -213,7 +213,7 @@ def test_split_describes_every_image() -> None:
 
 
 def test_unlearning_methods_differ_in_keys() -> None:
-    """In keys, and when one is read back from what is stored of it."""
+    """Also after being read back from their stored form."""
     methods = (TuningOnKept(3, 0.01), GradientAscent(3, 0.01), RandomLabels(3, 0.01), Distillation(3))
     assert len({json.dumps(canonical(method), sort_keys=True) for method in methods}) == 4
     assert list(methods) == [coerce(plain(method), Method, "method") for method in methods]

@@ -1,4 +1,4 @@
-"""Which runs have published numbers, and that these follow from each other."""
+"""Which runs have published numbers, and the consistency of these numbers."""
 
 from __future__ import annotations
 

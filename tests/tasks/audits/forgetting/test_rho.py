@@ -1,4 +1,4 @@
-"""The Kolmogorov-Smirnov distance, rho with its interval, and a target beside the query and the calibration models."""
+"""The Kolmogorov-Smirnov distance, rho with its interval, and a target compared with query and calibration models."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_distance_agrees_with_scipys_test(kind: str, seed: int) -> None:
 
 
 def test_ties_count_after_all_equal_values() -> None:
-    # At 0.5 the shares at or below are 1/4 and 3/4; at 1 all of both.
+    # At 0.5, the shares at or below are 1/4 and 3/4; at 1, both are 1.
     assert ks([0.2, 1, 1, 1], [0.2, 0.5, 0.5, 1]) == 0.5
 
 
@@ -92,7 +92,7 @@ def test_matrices_have_pairwise_distances_and_their_positions(score: Score) -> N
     assert [[ks(q, c, score) for c in calibration] for q in query] == result.tolist()
     gap = np.mean(calibration[2] <= index[1, 2]) - np.mean(query[1] <= index[1, 2])
     assert result[1, 2] == pytest.approx(gap)
-    # Half of the one lie below all of the other, at 1 and again at 3.
+    # Half of the first list is below all of the second, at 1 and again at 3.
     half, lowest = distances(np.array([[1.0, 3.0]]), np.array([[2.0, 4.0]]), "published")
     assert (half.tolist(), lowest.tolist()) == ([[0.5]], [[1.0]])
     assert [[ks(q, p, score) for p in query] for q in query] == pairwise_distances(query, score).tolist()
@@ -125,8 +125,9 @@ def simulate_ratios(
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize(("replicates", "targets", "coverage"), [(3, 3, 0.962), (5, 5, 0.956), (5, 1, 0.949)])
 def test_interval_covers_1_for_calibration_models(replicates: int, targets: int, coverage: float, score: Score) -> None:
-    # Where calibration models are the less sure throughout, both scores are one. The interval is of 95 %; the rates are
-    # of 2,000 simulations with another seed. It does not count that other images would give another KS.
+    # If calibration models are less certain throughout, both scores are equal. The nominal coverage is 95 %; the
+    # rates are from 2,000 simulations with another seed. The interval does not include the variation of KS between
+    # sets of images.
     result = [item.rho for item in simulate_ratios(replicates, targets, score, crossing=score == "one-sided")]
     assert_rate(coverage, sum(item.low <= 1 <= item.high for item in result), NULLS)
 
@@ -178,10 +179,10 @@ def test_several_targets_have_their_own_variance() -> None:
     target = MeanDistance(np.array([[0.50, 0.60], [0.40, 0.50]]))
     calibration = MeanDistance(np.array([[0.20, 0.30], [0.20, 0.30]]))
     result = target.terms(calibration)
-    assert result is not None  # by others 0.9, 1.1; by query models 1.1, 0.9
+    assert result is not None  # by calibration models 0.9, 1.1; by query models 1.1, 0.9
     assert pytest.approx([term.variance for term in result]) == [0.01, 0.01]
     terms_of_three = MeanDistance(np.array([[0.1, 0.2, 0.3], [0.1, 0.2, 0.3]])).terms(calibration)
-    assert terms_of_three is not None  # by others 0.5, 1, 1.5, on two degrees of freedom; query models are alike
+    assert terms_of_three is not None  # by target 0.5, 1, 1.5, with two degrees of freedom; the query models are equal
     assert pytest.approx(
         [terms_of_three[0].variance, terms_of_three[1].variance, *(t.freedom for t in terms_of_three)]
     ) == [0.25 / 3, 0.0, 2, 1]
@@ -198,11 +199,12 @@ def test_one_given_model_varies_like_calibration_models() -> None:
     single_target = MeanDistance(np.array([[0.5], [0.5]]))
     calibration = MeanDistance(np.array([[0.20, 0.30], [0.20, 0.30]]))
     result = quotient(single_target, calibration, 50)
-    # Of v = 0.8, 1.2 the variance is 0.08: of one model, and half of it for the mean of two, on one degree of freedom.
+    # The variance of v = 0.8, 1.2 is 0.08: for one model, and half of it for the mean of two, with one degree of
+    # freedom.
     from scipy import stats
 
     assert result.high / result.value == pytest.approx(1 + stats.t.ppf(0.975, 1) * np.sqrt(0.08 + 0.04))
-    assert result.low == 0.0  # where the interval would go on below
+    assert result.low == 0.0  # the lower end would be below 0
 
 
 def test_degrees_of_freedom_are_satterthwaites() -> None:

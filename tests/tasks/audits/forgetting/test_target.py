@@ -1,4 +1,4 @@
-"""Targets as a command line has them."""
+"""Targets in the notation of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which images each model is trained on, from which seed, and which data is refused before."""
+"""The images and seed of each model's training, and the data that are rejected beforehand."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def mixtures(config: Forgetting) -> dict[ModelId, Mixture]:
 
 
 def mixtures_by_name(config: Forgetting) -> dict[tuple[str, str, int], Mixture]:
-    """The trainings by what their models stand for, whatever number a target has."""
+    """The trainings by kind, target and replicate of the model, independently of the number of the target."""
     return {
         (model.kind, "" if model.target is None else str(targets_of(config)[model.target]), model.replicate): mixture
         for model, mixture in mixtures(config).items()
@@ -207,7 +207,7 @@ def test_patients_stay_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert groups is not None
     largest = max(np.bincount(groups)) / len(groups)
     realised = realised_share(scores_of(config), data, 0.01)
-    assert 0.05 < realised <= largest  # of one patient, who has more than a hundredth of the images
+    assert 0.05 < realised <= largest  # of one patient with more than a hundredth of the images
     assert realised_share(scores_of(CONFIG), load_data_sets(CONFIG), 0.01) == 0.01
 
 
@@ -235,7 +235,7 @@ def test_patients_stay_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             "images of the query set or images derived from them: leave these out",
         ),
         (
-            {"calibration": Part(ON_PHOTOS, 199, 30)},  # other pixels, made of the same digit
+            {"calibration": Part(ON_PHOTOS, 199, 30)},  # other pixels, derived from the same digit
             "the query set digits and the calibration set digits-on-photos have 1 image in common: training image 199 "
             "is 199; the calibration set must not contain images of the query set or images derived from them: leave "
             "these out",
@@ -294,7 +294,7 @@ def test_seed_determines_held_back_images() -> None:
 
 
 def folder_of(path: Path, rows: list[int]) -> Dataset:
-    """A folder with these digits in their classes."""
+    """A folder with these digits, sorted into classes."""
     for index, row in enumerate(rows):
         held_rows = path / str(load(DIGITS).train_labels[row]) / f"{index:03d}.png"
         held_rows.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""U-LiRA, forgetting quality and PrivLeak where they are known, by hand for few models or by simulation."""
+"""U-LiRA, forgetting quality and PrivLeak with known values, by hand for few models or by simulation."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ Array = NDArray[np.float64]
 
 
 def epsilon(unlearned: Array, retrained: Array) -> float:
-    """Of one image, from every attack: name all models between two thresholds, or all others."""
+    """Epsilon of one image over every attack that names the models between two thresholds, or the others."""
     values = np.concatenate([unlearned, retrained])
     positions = np.unique(values)
     thresholds = [-np.inf, *(positions[1:] + positions[:-1]) / 2, np.inf]
@@ -119,7 +119,7 @@ def test_equal_models_have_epsilon_0() -> None:
 
 
 def test_score_halves_with_each_half_of_epsilon() -> None:
-    # Five models show epsilons up to ceil(log 4) = 2: four buckets.
+    # Five models can show epsilons up to ceil(log 4) = 2: four buckets.
     result = score_epsilons(np.array([0, 0.49, 0.5, 1.2, 1.99, 2.0, math.inf]), 5)
     assert result.tolist() == [1, 1, 0.5, 0.25, 0.125, 0, 0]
 
@@ -137,7 +137,7 @@ def null(unlearned: Array, retrained: Array) -> float:
 
 @pytest.mark.parametrize("tied", [0.0, 0.6])
 def test_null_is_the_mean_over_exchangeable_models(tied: float) -> None:
-    """Also where confidences of many images are equal, at which attacks fail."""
+    """Also if the confidences of many images are equal, so that attacks fail."""
     rng = np.random.default_rng(3)
     kinds = rng.normal(size=(2, 5, 2000))
     kinds[..., : round(tied * 2000)] = 1.0
@@ -165,7 +165,7 @@ def test_remembering_models_have_low_quality_and_p() -> None:
     assert result.value is not None
     assert result.value < 0.5 * null(unlearned, retrained)
     assert result.n == 5
-    assert 2 / math.comb(10, 5) == p_value(unlearned, retrained)  # this split, and the same with kinds exchanged
+    assert 2 / math.comb(10, 5) == p_value(unlearned, retrained)  # this split, and the same one with kinds exchanged
 
 
 def test_splits_of_many_models_are_sampled() -> None:
@@ -219,7 +219,7 @@ def test_interval_covers_no_leak_at_the_nominal_rate(models: int) -> None:
         assert result.low is not None
         assert result.high is not None
         covered += result.low <= 0 <= result.high
-    assert covered >= 366  # 95 % less three standard errors
+    assert covered >= 366  # 95 % minus three standard errors
 
 
 def test_leak_needs_control_images_and_models() -> None:

@@ -1,4 +1,4 @@
-"""The table of baselines: which models they compare, at which precision, and what is said where they cannot be."""
+"""The table of baselines: the compared models, their precision, and the reasons for missing values."""
 
 from __future__ import annotations
 

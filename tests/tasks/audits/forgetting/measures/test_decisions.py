@@ -1,4 +1,4 @@
-"""What is decided of each target, from the confidences of all models to the rows of the summary."""
+"""The decision about each target, from the confidences of all models to the rows of the summary."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ IS_CONTROL = np.arange(2 * CONTROLS) >= CONTROLS
 
 @pytest.fixture(scope="module")
 def small() -> pa.Table:
-    """What is decided in the small run."""
+    """The decisions of the small run."""
     return decisions(ABOUT, CONTROLLED)
 
 
@@ -62,7 +62,7 @@ def test_targets_are_decided_against_the_control_set(small: pa.Table) -> None:
     assert (clean["images"], clean["controls"], clean["units"]) == (CONTROLS, CONTROLS, 2 * CONTROLS)
     assert holding["p"] <= 1 / 200 + 1e-12
     assert holding["p_adjusted"] == pytest.approx(3 * holding["p"])
-    assert (holding["share"], holding["share_high"]) == (0.25, 1.0)  # the largest share known without its own
+    assert (holding["share"], holding["share_high"]) == (0.25, 1.0)  # the largest known share, apart from its own
     assert 0 == clean["share_low"] <= clean["share"] <= clean["share_high"] <= 0.1
     expected = np.mean([effect(scores(values, REFERENCES), IS_CONTROL) for values in TARGET_MODELS[0]])
     assert expected == pytest.approx(clean["effect"])
@@ -96,13 +96,13 @@ def test_differing_repeats_rule_out_a_judgement() -> None:
 
 
 def test_rounded_target_is_compared_with_rounded_models() -> None:
-    """The clean target sends two decimals: it is as alike as before, and its share is read off rounded models."""
+    """The clean target has two decimals: it is as similar as before, and its share is read from rounded models."""
     clean, partial = (
         [one for one in CONTROLLED if one["model"][0].as_py() == kind] for kind in ("calibration", "partial")
     )
     rounded_table = table("target", 0, 0, np.round(TARGET_MODELS[0][0], 2), resolution=0.01, control=CONTROLS)
     calibration, second_table = REFERENCES[:, IS_CONTROL], table("target", 0, 1, TARGET_MODELS[0][1], control=CONTROLS)
-    rounded = [rounded_table, *partial], [rounded_table, second_table]  # of two the coarser one decides
+    rounded = [rounded_table, *partial], [rounded_table, second_table]  # the coarser one of two decides
     row, unrounded = (decided_rows(inputs=[*clean, *item])[0] for item in rounded)
     for item in (row, unrounded):
         assert item["agreement_calibration"] == pytest.approx(

@@ -1,4 +1,4 @@
-"""How well trainings learnt, read off their tables."""
+"""The quality of trainings, read from their tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is found by the share of D_Q trained on, from the confidences of all models to the rows of the summary."""
+"""Detection by share of D_Q trained on, from the confidences of all models to the rows of the summary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_smallest_share_has_mostly_detected_shares_above() -> None:
     assert smallest_detected_share({1.0: 1.0, 0.0: 0.0, 0.1: 0.8, 0.5: 0.9, 0.01: 0.7}) == 0.1
     assert smallest_detected_share({0.1: 1.0, 0.2: 0.4, 0.5: 1.0}) == 0.5
     assert smallest_detected_share({0.1: 1.0, 0.5: 0.0}) is None
-    assert smallest_detected_share({0.0: 1.0, 0.1: 1.0}) == 0.1  # a false alarm is no share
+    assert smallest_detected_share({0.0: 1.0, 0.1: 1.0}) == 0.1  # a false alarm is not a share
     assert smallest_detected_share({}) is None
 
 

@@ -1,6 +1,6 @@
-"""What models say of the query set: trained here, in a file of somebody's, or in a table.
+"""Confidences in the query set: of models trained here, of a third-party file, or in a table.
 
-The key that an owner was promised is the one that the page names.
+The certificate names the same key that was promised to the owner.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ PICTURES, LABELS = load(DIGITS).train_images[10:40], load(DIGITS).train_labels[1
 
 
 def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each row."""
+    """The softmax of each row."""
     raised = np.exp(values - values.max(axis=1, keepdims=True))
     return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
@@ -70,7 +70,7 @@ def in_single(p: NDArray[np.float64], labels: NDArray[np.int64] = LABELS) -> lis
 
 
 def linear(path: Path, classes: int = 10) -> tuple[torch.nn.Linear, ModelFile]:
-    """A model in TorchScript that says a linear function of the pixels."""
+    """A TorchScript model that is a linear function of the pixels."""
     torch.manual_seed(0)
     layer = torch.nn.Linear(784, classes)
     torch.jit.script(torch.nn.Sequential(torch.nn.Flatten(), layer)).save(str(path))
@@ -176,7 +176,7 @@ def test_table_is_read_by_handed_out_names(tmp_path: Path) -> None:
     assert {image: float(np.float32(repeated_answers[image])) for image in order.repeats} == {
         image: value for image, value in enumerate(repeats) if value is not None
     }
-    assert table["right"].null_count == 40  # confidences alone do not say it
+    assert table["right"].null_count == 40  # confidences alone do not show the class
 
 
 def test_images_of_a_patient_share_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,10 +217,7 @@ def test_certificate_names_the_promised_key(golden: Golden) -> None:
     ("changes", "is_planned"),
     [
         ({"audited": RETURNED}, True),
-        (
-            {"audited": RETURNED, "query": SMOKE.query},
-            False,
-        ),  # whose order can be guessed, so that nothing was promised
+        ({"audited": RETURNED, "query": SMOKE.query}, False),  # the order can be guessed, so no key was promised
         ({"audited": RETURNED, "query.control": None}, False),
         ({}, False),
     ],

@@ -1,6 +1,6 @@
-"""What is said of each target, and the summary's rows of it, read off tables made by hand.
+"""The ratios of each target and their rows in the summary, read from tables by hand.
 
-The distances of all pairs, and how far apart the summary says that query and calibration models are.
+The distances of all pairs, and the distance of query and calibration models in the summary.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_published_rule_applies_to_each_triple(score: Score) -> None:
     null, _, table_row = rows_of_score(score, ratios(CONFIG, INPUTS))
     forgotten = sum(ks(QUERY[r], NULL[r], score) >= ks(QUERY[r], CALIBRATION[r], score) for r in range(3))
     assert (forgotten, 3) == (null["rule_forgotten"], null["rule_triples"])
-    assert (table_row["rule_forgotten"], table_row["rule_triples"]) == (0, 3)  # a given model is in every triple
+    assert (table_row["rule_forgotten"], table_row["rule_triples"]) == (0, 3)  # a given model is part of every triple
 
 
 def test_coarse_target_is_compared_at_its_resolution() -> None:
@@ -63,7 +63,7 @@ def test_coarse_target_is_compared_at_its_resolution() -> None:
 
 
 def test_published_score_does_not_round() -> None:
-    """The inputs say that two decimals are compared, as all presets do; scipy's distances are of all digits."""
+    """The inputs compare at two decimals, as all presets do; scipy's distances use all digits."""
     kinds = {"query": QUERY, "calibration": CALIBRATION, "target": NULL}
     inputs = [
         made_up.table(kind, 0 if kind == "target" else None, replicate, values, resolution=0.01, printed=0.0)
@@ -136,7 +136,7 @@ def test_targets_have_both_rhos_with_intervals() -> None:
     share = setting(target=WITH_QUERY)
     assert numbers(result["one-sided rho", share]) == (0.2, 0.9 * 0.2, 1.1 * 0.2, 3, 1.0, None)
     assert numbers(result["rho", share]) == (0.4, 0.9 * 0.4, 1.1 * 0.4, 3, 1.0, None)
-    # Beside KS stands that of the calibration models, as models have it that saw none of the query set.
+    # The null of KS is the distance of the calibration models, which never saw the query set.
     assert pytest.approx((0.1, 0.09, 0.11, 3, 0.5)) == numbers(result["one-sided KS", share])[:5]
     assert pytest.approx((0.2, 0.19, 0.21, 3, 0.5)) == numbers(result["KS", share])[:5]
 
@@ -178,7 +178,7 @@ def test_pairs_with_query_models_occur_once() -> None:
         for kind in (("query", None), ("calibration", None), ("target", 0), ("target", 1), ("target", 2))
     ] == [6, 9, 9, 9, 3]
     pairs = [(row["query"], row["replicate"]) for row in rows if row["model"] == "query"]
-    assert pairs == [(1, 0), (2, 0), (0, 1), (2, 1), (0, 2), (1, 2)]  # in either order
+    assert pairs == [(1, 0), (2, 0), (0, 1), (2, 1), (0, 2), (1, 2)]  # in both orders
     pair_distances = {"ks": ks(QUERY[1], NULL[2]), "below": ks(QUERY[1], NULL[2], "one-sided")}
     assert {"query": 1, "model": "target", "target": 0, "replicate": 2, **pair_distances, "images": 400} in rows
 

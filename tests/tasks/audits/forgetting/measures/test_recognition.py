@@ -1,4 +1,4 @@
-"""Whether a table could clear: owners who recognise pictures of D_Q and give a clean model's answers about them."""
+"""Whether a table can clear a target: owners who recognise images of D_Q and submit a clean model's answers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def test_table_is_cleared_only_if_few_owners_pass(passed: int, answer: str) -> N
     )
     assert before["theirs"]["decision"] == "forgotten"
     assert answer == result["theirs"]["decision"]
-    assert all(before[name] == result[name] for name in before if name != "theirs")  # nobody writes those down
+    # the others are models that are evaluated here
+    assert all(before[name] == result[name] for name in before if name != "theirs")
     if answer == "not assessable":
         assert "6 of 100 simulated owners who hold 25 % of D_Q" in result["theirs"]["reason"]
     assert (answer == "not assessable") == (passed > MAX_PASSED * 100)

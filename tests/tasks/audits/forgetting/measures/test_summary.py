@@ -1,4 +1,4 @@
-"""What the tables say together, whichever of them there are."""
+"""The summary of any subset of the tables."""
 
 from __future__ import annotations
 
