@@ -31,9 +31,9 @@ from tests.tasks.audits.forgetting.small_run import (
     ABOUT,
     CONTROLLED,
     CONTROLS,
-    TARGET_MODELS,
     INPUTS,
     REFERENCES,
+    TARGET_MODELS,
     TARGETS,
 )
 from tests.tasks.audits.forgetting.summarised import rows, setting

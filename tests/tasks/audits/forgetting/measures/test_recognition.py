@@ -16,7 +16,7 @@ from tasks.datasets.catalog import pin
 from tasks.worker.files import File
 from tests.support.settings import with_settings
 from tests.tasks.audits.forgetting.made_up import audit
-from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, TARGET_MODELS, INPUTS, tables_with_control
+from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, INPUTS, TARGET_MODELS, tables_with_control
 from tests.tasks.audits.forgetting.summarised import rows, setting
 
 LARGEST = 1  # the number of the largest known share, 25 %
