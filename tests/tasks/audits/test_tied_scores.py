@@ -196,7 +196,7 @@ def relational_reader(change: Change) -> Answered:
         [{"replicate": 0, "split": split, "questions": 400, "one_text": share} for split in ("train", "validation")],
         COMMONEST,
     )
-    question_table = questions.measured(questions.counted((10, 100), (10, 100)))
+    question_table = questions.memorization_of(questions.counted_scores((10, 100), (10, 100)))
     config = with_settings(RELATIONAL, negligible=0.2)
     return relational.AUDIT, config, summarise_relational(AboutRelational("numeric"), [question_table, commonest])
 

@@ -39,8 +39,10 @@ def make_shifted(models: int, records: int, copies: int, effect: float, seed: in
     odds = 2 * stream.normal(size=(1, records, 1)) + stream.logistic(size=(models, records, copies))
     correct = odds + effect * (member[:, :, None] - 0.5) > 0
     return [
-        pa.table([np.arange(records), its, pa.array(list(said), pa.list_(pa.bool_()))], schema=SHIFTED_ANSWERS)
-        for its, said in zip(member, correct, strict=True)
+        pa.table(
+            [np.arange(records), its, pa.array(list(labels_correct), pa.list_(pa.bool_()))], schema=SHIFTED_ANSWERS
+        )
+        for its, labels_correct in zip(member, correct, strict=True)
     ]
 
 
@@ -54,8 +56,17 @@ def make_canaries(
     for number in range(models):
         inside = stream.random(canaries) < 0.5
         odds = difficulty + stream.normal(size=canaries) + shift * inside
-        same = [pa.array([value] * canaries, kind) for value, kind in ((number, pa.int64()), (spent, pa.float64()))]
-        columns = [same[0], np.arange(canaries), np.zeros(canaries, np.int64), inside, odds, same[1]]
+        constant_columns = [
+            pa.array([value] * canaries, kind) for value, kind in ((number, pa.int64()), (spent, pa.float64()))
+        ]
+        columns = [
+            constant_columns[0],
+            np.arange(canaries),
+            np.zeros(canaries, np.int64),
+            inside,
+            odds,
+            constant_columns[1],
+        ]
         tables.append(pa.table(columns, schema=CANARIES))
     return tables
 
@@ -87,18 +98,24 @@ def make_given(
     member = np.concatenate(
         [draw_balanced_members(records, models, seed), np.zeros((models, records), dtype=bool)], axis=1
     )
-    own = (np.arange(2 * records) < records) & (stream.random(2 * records) < knows)
+    is_known = (np.arange(2 * records) < records) & (stream.random(2 * records) < knows)
     spread = np.exp(0.5 * stream.normal(size=2 * records))
     centre = 2 + 3 * stream.normal(size=2 * records)
     noise = stream.normal(size=(models + 1, 2 * records)) * spread + SHIFT * stream.normal(size=(models + 1, 1))
-    phi = noise + centre + effect * np.vstack([own, member])
+    phi = noise + centre + effect * np.vstack([is_known, member])
     if apart:
         phi[0] += np.sqrt(apart) * spread * stream.normal(size=2 * records)
-    given, again = (_printed(change(phi[0], stream), kind, resolution) for _ in range(2))
-    again[repeats:] = np.nan
+    given_scores, repeated_scores = (_printed(change(phi[0], stream), kind, resolution) for _ in range(2))
+    repeated_scores[repeats:] = np.nan
     rows = np.arange(2 * records)
     right = phi[0] > 0
-    columns = [given, pa.array(again, from_pandas=True), [kind] * len(rows), np.full(len(rows), resolution), right]
+    columns = [
+        given_scores,
+        pa.array(repeated_scores, from_pandas=True),
+        [kind] * len(rows),
+        np.full(len(rows), resolution),
+        right,
+    ]
     scores = pa.table([rows, rows < records, *columns], schema=SCORES)
     return [scores, *(
         pa.table([rows[side], its[side], odds[side], odds[side] > 0], schema=ANSWERS)
