@@ -134,6 +134,6 @@ TABLES = [
     Computed(ask_given, prediction_table),
     Computed(summary, summary_table),
     Computed(answers, answer_table, tolerance=TRAINED),
-    # One of 300 labels is 2 % of those that are right.
+    # One of 300 labels is 2 % of the correct labels.
     Computed(shifted_answers, shifted_answer_table, fingerprint=count_correct, tolerance=0.057),
 ]

@@ -18,7 +18,7 @@ from tasks.external.confidences import round_confidences
 def make_answers(models: int, records: int, effect: float, seed: int, exposed: int | None = None) -> list[pa.Table]:
     """A table of answers for each model.
 
-    Records differ in difficulty and in spread. The first `exposed` records, all by default, gain `effect` nats by the
+    Records differ in difficulty and in spread. The first `exposed` records, by default all, gain `effect` nats from
     models that were trained on them.
     """
     stream = np.random.default_rng(seed)
@@ -72,7 +72,7 @@ def make_canaries(
 
 
 Floats = NDArray[np.float64]
-SHIFT = 0.2  # standard deviation of a model's own shift of all log-odds, in nats
+SHIFT = 0.2  # standard deviation of the common shift of a model's log-odds, in nats
 
 
 def make_given(
@@ -88,11 +88,11 @@ def make_given(
     repeats: int = 0,
     apart: float = 0.0,
 ) -> list[pa.Table]:
-    """A given model's scores, and the answers of others about the records and about as many images that follow.
+    """A given model's scores, and answers of other models about the records and equally many images after them.
 
-    It was trained on a random share `knows` of the records, and its log-odds vary 1 + `apart` times as much about the
-    others' centre as theirs do, which share their records. `change` is what its owner, or another training, did to its
-    log-odds; `repeats` pictures are handed out twice, and changed anew.
+    The given model was trained on a random share `knows` of the records. Its log-odds vary 1 + `apart` times as much
+    about the centre of the other models as theirs, which share their records. `change` is the alteration of its
+    log-odds by the owner or by another training; `repeats` images are handed out twice, each with a new alteration.
     """
     stream = np.random.default_rng(seed)
     member = np.concatenate(

@@ -48,7 +48,8 @@ def test_lira_is_the_ratio_of_two_normal_densities() -> None:
 
     by_hand = [log(2, 2, 1) - log(2, 0, 1), log(-1, 1, 1) - log(-1, 2, 2)]
     assert by_hand == pytest.approx(attacks.lira_online(ONE))
-    # Deviations about the records' own means: 1, 1, 1, 1 inside and 1, 1, 2, 2 outside, two degrees of freedom each.
+    # Deviations about the records' own means: 1, 1, 1, 1 inside and 1, 1, 2, 2 outside, with two degrees of freedom
+    # each.
     inside, outside = np.sqrt(4 / 2), np.sqrt(10 / 2)
     fixed = [log(2, 2, inside) - log(2, 0, outside), log(-1, 1, inside) - log(-1, 2, outside)]
     assert fixed == pytest.approx(attacks.lira_fixed(ONE))
@@ -69,8 +70,7 @@ def test_scores_without_any_spread_have_finite_ratios() -> None:
 
 
 def test_bavaria_uses_conjugate_update_of_its_prior() -> None:
-    # By hand: prior mean 1, which counts as 2 references, shape 3 and variance 4; references 2 and 6.
-    # count 4, mean (2 + 8) / 4, shape 4, scale 12 + (4 + 4) / 2 + 2 * 2 / 4 * (4 - 1)^2 / 2 = 20.5.
+    # By hand: prior mean 1 with the weight of 2 references, shape 3 and variance 4; references 2 and 6.
     after = posterior(np.array([[2.0], [6.0], [NAN]]), Prior(1.0, 2.0, 3.0, 4.0))
     assert pytest.approx([float(parameter[0]) for parameter in vars(after).values()]) == [2.5, 4, 4, 20.5 / 4]
     expected, normal = np.zeros(2), np.zeros(2)
@@ -98,7 +98,7 @@ def test_lira_is_a_special_case_of_bavaria() -> None:
 
 def test_bavaria_orders_unlikely_records_like_rmia() -> None:
     stream = np.random.default_rng(4)
-    centre = stream.normal(-20, 3, 60)  # so unlikely that log-odds are log p, and references agree on it
+    centre = stream.normal(-20, 3, 60)  # so unlikely that log-odds equal log p; the references agree on it
     references = References(centre + stream.normal(size=60), np.tile(centre + 0.5, (4, 1)), np.tile(centre, (4, 1)))
     unit_prior = Prior(0.0, 0.0, np.inf, 1.0)
     orders = (
@@ -117,7 +117,7 @@ def test_fitted_prior_recovers_means_and_variances() -> None:
         pytest.approx(fitted.mean, abs=0.1), pytest.approx(fitted.count, rel=0.1),
         pytest.approx(fitted.shape, rel=0.1), pytest.approx(fitted.variance, rel=0.05),
     )  # fmt: skip
-    # Means that differ by chance alone, and a single reference, which tells no variance.
+    # Means that differ only by chance, and a single reference, which has no variance.
     assert pytest.approx(fit_prior(np.tile([[0.0], [1.0]], (1, 9))).count) == 1000
     assert Prior(2.0, 0.0, np.inf, 1.0) == fit_prior(np.array([[1.0, 3.0], [NAN, NAN]]))
 
@@ -140,7 +140,7 @@ def test_label_ratio_compares_both_sides_of_references() -> None:
 def test_variance_prior_solves_its_equation(excess: float) -> None:
     from scipy import special
 
-    log_ratio = np.sqrt(2 * (excess + special.polygamma(1, 3)))  # of the logs of two variances, of 6 degrees each
+    log_ratio = np.sqrt(2 * (excess + special.polygamma(1, 3)))  # of two variances with 6 degrees of freedom each
     freedom, _ = fit_variance_prior(np.exp([0.0, log_ratio]), 6)
     assert (freedom == 1000) == (excess < special.polygamma(1, 500))
     if freedom < 1000:
@@ -212,12 +212,12 @@ def test_partners_match_members_with_non_members() -> None:
     models = np.arange(8)[:, None] + np.zeros(31, dtype=int)
     assert (models == np.take_along_axis(matched, matched, axis=0)).all()
     assert (member != np.take_along_axis(member, matched, axis=0)).all()
-    numbers = np.tile(np.arange(8.0)[:, None], 31)  # each model says which one it is
+    numbers = np.tile(np.arange(8.0)[:, None], 31)  # each model's score is its own number
     for limit, reference_count in ((None, 3), (3, 3), (1, 1)):
         by_target = [leave_pairs_out(numbers, member, pairs, target, limit) for target in range(8)]
         for side, is_member in ((by_target[3].inside, True), (by_target[3].outside, False)):
             models = side.astype(int)
-            assert (reference_count, 31) == models.shape  # which says nothing of the target
+            assert (reference_count, 31) == models.shape  # the same for members and non-members
             assert (is_member == np.take_along_axis(member, models, axis=0)).all()
             assert not ((models == 3) | (models == matched[3])).any()
         for record in range(31):  # partners have the same references
@@ -240,7 +240,7 @@ def test_leaving_out_only_the_target_reveals_membership() -> None:
                     references = References(
                         phi[target], *(np.where(is_kept & side, phi, NAN) for side in (member, ~member))
                     )
-                # The references that score highest, as many as the larger side has: RMIA's choice of Pr(z).
+                # The references with the highest scores, as many as the larger side has: RMIA's choice of Pr(z).
                 count = (~np.isnan(references.outside)).sum(axis=0)
                 score = attacks.rmia(references) - 0.5 * (count > 3)
                 is_member = member[target]
@@ -264,11 +264,11 @@ def test_members_win_half_of_pairs_without_memory() -> None:
             partner_scores = np.take_along_axis(scores, matched, axis=0)
             wins = np.where(member, (scores > partner_scores) + 0.5 * (scores == partner_scores), 0).sum(axis=0)
             win_rates.setdefault(name, []).append(wins / (models // 2))
-    # 40 designs of 4 x 40 pairs, which are coins: 6,400 of them have a standard deviation of .00625.
+    # 40 designs with 4 x 40 pairs, which are coin flips: 6,400 flips have a standard deviation of .00625.
     assert {name: pytest.approx(0.5, abs=4.5 * 0.00625) for name in ATTACKS} == {
         name: np.mean(shares) for name, shares in win_rates.items()
     }
-    # And record by record: 160 coins each, with a standard deviation of .04.
+    # By record: 160 coin flips each, with a standard deviation of .04.
     assert all(np.abs(np.mean(shares, axis=0) - 0.5).max() < 4.5 * 0.04 for shares in win_rates.values())
 
 
@@ -285,7 +285,7 @@ def test_thresholds_are_those_of_other_targets() -> None:
     member = np.array([[True] * 1000 + [False] * 1000, [False] * 1000 + [True] * 1000])
     scores = np.tile(np.arange(2000.0), (2, 1))
     at_0_1_percent, at_1_percent = exceed_thresholds(scores, member, (0.001, 0.01))
-    # Of the second model 0 to 999 are others: 998 is exceeded by .1 % of them, 989 by 1 %.
+    # For the second model, 0 to 999 are non-members: .1 % exceed 998, 1 % exceed 989.
     assert tuple(is_called[0, member[0]].mean() for is_called in (at_0_1_percent, at_1_percent)) == (0.001, 0.01)
     assert tuple(is_called[0, ~member[0]].mean() for is_called in (at_0_1_percent, at_1_percent)) == (1.0, 1.0)
     assert tuple(is_called[1, member[1]].mean() for is_called in (at_0_1_percent, at_1_percent)) == (0.001, 0.01)
@@ -308,7 +308,7 @@ def test_missing_model_leaves_balanced_records() -> None:
     member = np.stack([table["member"].to_numpy() for table in tables])
     balanced = balanced_records(stack_answers(tables[1:]))
     assert balanced is not None
-    assert (6, (member[0] != member[7]).sum()) == balanced.member.shape  # the eighth is left out, too
+    assert (6, (member[0] != member[7]).sum()) == balanced.member.shape  # the eighth model is left out as well
     assert (balanced.member.sum(axis=0) == 3).all()
     assert 6 * len(ATTACKS) == attacks_table(Matching(0), tables[1:]).num_rows
     assert attacks_table(Matching(0), tables[:3]).num_rows == 0

@@ -57,7 +57,7 @@ PROMISED = PRIVATE[-1]
 
 
 def canaries(config: Membership = PLAIN, **fields: Any) -> Canaries:
-    """Return the question of a preset with other fields and a pinned data set."""
+    """The question of a preset with other fields and a pinned data set."""
     assert isinstance(config.question, Canaries)
     return replace(config.question, data=pin(config.question.data), **fields)
 

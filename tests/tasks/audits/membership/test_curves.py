@@ -25,7 +25,7 @@ def test_rates_increase_with_the_nominal_rate() -> None:
     its = rows_of_attack(curves).filter(np.asarray(rows_of_attack(curves)["target"]) == 3)
     nominal, tpr, fpr = (its[name].to_numpy() for name in ("nominal", "tpr", "fpr"))
     assert len(nominal) > 8
-    assert nominal.min() * 7 * 100 >= 1  # the others' scores of records that they were not trained on
+    assert nominal.min() * 7 * 100 >= 1  # the models' scores of records that they were not trained on
     assert (np.diff(tpr) >= 0).all()
     assert (np.diff(fpr) >= 0).all()
     assert rows_of_attack(table)["TPR at 1 %"].to_numpy()[3] == tpr[np.isclose(nominal, 0.01)][0]

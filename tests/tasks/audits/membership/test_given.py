@@ -105,7 +105,7 @@ def test_only_models_trained_on_records_are_accused() -> None:
     innocent = [answer_for(FILE, seed).answer for seed in range(100, 120)]
     assert innocent.count("memorised") <= 4  # of 20 at 5 %: more with a chance of 1 in 390
     assert innocent.count("undecided") >= 12
-    assert "not detected" not in innocent  # no single record of so many could have been found
+    assert "not detected" not in innocent  # no single record of 200 could have been detected
 
 
 def test_many_models_find_records_one_by_one() -> None:
@@ -147,7 +147,7 @@ def test_rounded_table_accuses_but_never_clears() -> None:
 
 
 def test_innocents_trained_on_other_records_are_alike() -> None:
-    # Their answers vary 1.8 times as much about the references as these do: seen of 40 that were really trained.
+    # Their answers vary 1.8 times as much about the references as the references do, measured for 40 trained models.
     answers = [answer_for(FILE, seed, apart=0.8).answer for seed in range(200, 220)]
     assert answers.count("not assessable") <= 4  # at most 5 %
     assert answers.count("memorised") <= 4
@@ -162,7 +162,7 @@ def test_distance_of_wider_scores_equals_simulation() -> None:
     )
 
 
-FARTHEST = 0.4 + RECORDS * WIDER_DISTANCE  # of a model that was trained on other records
+FARTHEST = 0.4 + RECORDS * WIDER_DISTANCE  # for a model that was trained on other records
 LEADS = {"lead": 0.05, "distance": 0.051, "far": FARTHEST + 0.01, "low": 0.8, "differing": 0.01}
 
 
@@ -240,7 +240,7 @@ def test_summary_has_lead_distance_and_power() -> None:
     columns = [[True, False, False, False], [2.0, 1.0, 3.0, 2.5], [0.5, 0.1, 0.6, 0.2], [None, 0.0, 0.4, 0.1]]
     repeats: list[list[float | None]] = [[0.1, None, None, None], [20, 0, 0, 0]]
     table = pa.table([*columns, *repeats], schema=KINSHIP)
-    # The leads of own models among those of the others: 3 of 3, 1 of 3, 2 of 3.
+    # The given model's lead among the leads of the other models: 3 of 3, 1 of 3, 2 of 3.
     assert [
         row(LEAD, {}, alone(0.5, 1), "model", 0.0, 1 / 4),
         row(DISTANCE, {}, alone(2.0, 4), "training", 2.5, 3 / 4),
@@ -257,9 +257,9 @@ def test_summary_has_lead_distance_and_power() -> None:
 
 
 def answers_by_hand() -> list[pa.Table]:
-    """The given model's scores of two records and two images that follow, and the answers of three others.
+    """The given model's scores of two records and two later images, and the answers of three other models.
 
-    The images that follow are halved as the records are, and none was trained on.
+    The later images are split into halves like the records; no model was trained on them.
     """
     scores = {"row": [0, 1, 2, 3], "record": [True, True, False, False], "score": [1.0, 0.5, 0.0, 1.0]}
     scores |= {"again": [1.0, None, None, 0.0], "kind": ["log-odds"] * 4, "resolution": [0.0] * 4, "right": [True] * 4}
@@ -277,8 +277,9 @@ def answers_by_hand() -> list[pa.Table]:
 
 def test_lead_is_difference_of_mean_ranks() -> None:
     table = kinship(Ranking(0.05, 2), answers_by_hand())
-    # Given: ranks 1.5 / 2 and 1 / 2 of the records, 1 / 3 and 2 / 3 of the others. The first of the others, which was
-    # trained on the first record: 1.5 / 2 and 1 / 1, then 0.5 / 2 and 2 / 2; the second: 0 / 1 and 1 / 2, 2 / 2 and 0.
+    # Given model: ranks 1.5 / 2 and 1 / 2 of the records, 1 / 3 and 2 / 3 of the later images. The first other model,
+    # trained on the first record: 1.5 / 2 and 1 / 1, then 0.5 / 2 and 2 / 2; the second: 0 / 1 and 1 / 2, 2 / 2 and
+    # 0.
     assert pytest.approx(table["lead"].to_pylist()) == [0.625 - 0.5, 0.875 - 0.625, 0.25 - 0.5, 0.5 - 0.375]
     unseen_leads = table["unseen_lead"].to_pylist()
     assert None is unseen_leads[0]
@@ -286,14 +287,14 @@ def test_lead_is_difference_of_mean_ranks() -> None:
     scores = np.array([[0.0, 1.0], [0.0, 2.0], [1.0, 0.0], [0.0, 0.5]])
     assert rank_distances(scores).tolist() == table["distance"].to_pylist()
     assert table["given"].to_pylist() == [True, False, False, False]
-    assert table["differing"].to_pylist() == [0.5, None, None, None]  # of two that were handed out twice
+    assert table["differing"].to_pylist() == [0.5, None, None, None]  # of two images that were handed out twice
     assert table["repeats"].to_pylist() == [2, 0, 0, 0]
 
 
 def test_record_in_all_models_has_no_rank() -> None:
     scores, *answers = answers_by_hand()
     rank_table = ranks(Ranking(0.5, 2), [scores, *answers[1:3]])
-    # Without the first record are both, which say 0 and 1 of it; without the second is one, which says 0.
+    # Two models are without the first record, with answers 0 and 1; one is without the second, with answer 0.
     assert tuple(rank_table[name].to_pylist() for name in ("row", "score", "kind")) == (
         [0, 1],
         [1.0, 0.5],
@@ -385,7 +386,7 @@ def test_given_model_scores_records_and_non_members() -> None:
     question, data = question_about(config), load(config.data)
     assert (Part(config.data, 0, 60), Part(config.data, 60, 7)) == (question.records, question.unseen)
     assert Part(config.data, 60, 60) == ask(FILE).unseen
-    assert seeds.derive(config.seed, "handed out") == question.seed  # the order says nothing of other streams
+    assert seeds.derive(config.seed, "handed out") == question.seed  # the order does not reveal other random streams
     rows, images, labels = pictures(question)
     assert [*range(67)] == rows.tolist()
     assert (images == data.train_images[:67]).all()
@@ -428,10 +429,7 @@ def test_table_is_read_by_image(tmp_path: Path) -> None:
     handout = handout_order(question)
     ids, (repeated_image, *_) = handout.ids, handout.repeats.items()
     lines = [line.split(",") for line in path.read_text().splitlines()]
-    changed_ids = {
-        ids[5],
-        repeated_image[1],
-    }  # another label for one picture, and for another one where it is there again
+    changed_ids = {ids[5], repeated_image[1]}  # another label for one image, and for the repeat of another image
     path.write_text(
         "\n".join(f"{name},{(int(label) + 1) % 10 if name in changed_ids else label}" for name, label in lines)
     )
@@ -442,7 +440,7 @@ def test_table_is_read_by_image(tmp_path: Path) -> None:
     repeated_answers = {row: right for row, right in enumerate(table["again"].to_pylist()) if right is not None}
     assert {image: float(image != repeated_image[0]) for image in handout.repeats} == repeated_answers
     assert ({"label"}, {0.0}) == ({*table["kind"].to_pylist()}, {*table["resolution"].to_pylist()})
-    # Confidences, the second time in a column that would give labels, were it not named.
+    # Confidences, the second time in a column that would be read as labels without its name in the settings.
     confidences = {name: 0.5 + 0.01 * (index % 7) for index, (name, _) in enumerate(lines[1:])}
     for column, columns in (("confidence", ()), ("predicted", ("predicted",))):
         path.write_text("\n".join([f"image,{column}", *(f"{name},{value:.2f}" for name, value in confidences.items())]))
@@ -474,7 +472,7 @@ def test_table_is_checked_before_training(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"the number of a class, 0 to 9; got 10 for image .* \(1 of 132 are wrong\)"):
         check_table(question)
     path.unlink()
-    check_table(question)  # what is stored of the run can still be looked at
+    check_table(question)  # stored results of the run remain readable
 
 
 SMALL = {"data": "digits", "network": "mlp1", "examples": 60, "epochs": 2, "batch": 16}
@@ -532,4 +530,4 @@ def test_table_and_file_share_their_trainings(model: Path, tmp_path: Path) -> No
     assert [{"label"}, {"log-odds"}] == kinds
     assert first.verdict is not None
     assert second.verdict is not None
-    assert second.verdict.answer == "not assessable"  # it never learnt a digit, as those trained here did
+    assert second.verdict.answer == "not assessable"  # the model never learnt digits, unlike the models trained here

@@ -224,4 +224,4 @@ def test_distinguishable_sets_are_not_assessable(golden: Golden, tmp_path: Path)
     assert control is not None
     assert control["p_value"] < 0.05
     kinship = run.table("given_kinship")
-    assert kinship.num_rows == 21  # the answers about both sets are told apart
+    assert kinship.num_rows == 21  # the answers about both sets are kept separate

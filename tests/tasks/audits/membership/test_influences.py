@@ -32,7 +32,7 @@ def answers_of(member: np.ndarray, correct: np.ndarray) -> list[pa.Table]:
 def test_strongest_pair_is_found() -> None:
     member = draw_balanced_members(40, 16, 3)
     correct = np.random.default_rng(4).random(member.shape) < 0.5
-    correct[:, 7] = member[:, 2]  # right about 7 where, and only where, trained on 2
+    correct[:, 7] = member[:, 2]  # correct on 7 if and only if trained on 2
     lines = influences(Strongest(3), answers_of(member, correct)).to_pylist()
     own_influences, pairs = lines[:40], lines[40:]
     assert [(row, row) for row in range(5, 45)] == [(line["row"], line["on"]) for line in own_influences]
@@ -40,7 +40,8 @@ def test_strongest_pair_is_found() -> None:
     strongest = pairs[0]
     assert tuple(strongest[name] for name in ("row", "on", "infl", "infl_high")) == (7, 12, 1.0, 1.0)
     assert pytest.approx(1 / 12_870) == strongest["p_value"]
-    # Newcombe's method 10: Wilson's interval of 8 of 8 reaches down by 1 - 8 / (8 + z^2), that of 0 of 8 up by as much.
+    # Newcombe's method 10: Wilson's interval of 8 of 8 extends down by 1 - 8 / (8 + z^2), that of 0 of 8 up by the
+    # same.
     margin = 1.959964**2 / (8 + 1.959964**2)
     assert pytest.approx(1 - np.sqrt(2) * margin, abs=1e-6) == strongest["infl_low"]
 
@@ -61,12 +62,12 @@ def test_mem_equals_table_of_records() -> None:
 
 
 def test_pairs_with_equal_or_opposite_halves_are_skipped() -> None:
-    records = ROWS_AT_ONCE + 44  # more than are compared at once
+    records = ROWS_AT_ONCE + 44  # more than are compared at a time
     member = draw_balanced_members(records, 12, 5)
     correct = np.random.default_rng(6).random(member.shape) < 0.6
     common = member.T.astype(int) @ member.astype(int)
     first, second = np.nonzero((common > 0) & (common < 6))
-    assert len(first) <= records * (records - 2)  # neither itself nor the one whose half is opposite
+    assert len(first) <= records * (records - 2)  # neither the record itself nor the one with the opposite half
     all_pairs = strongest_pairs(member, correct, len(first) + 1)
     assert sorted(zip(first, second, strict=True)) == sorted(zip(all_pairs.first, all_pairs.second, strict=True))
     assert (all_pairs.inside == (member[:, all_pairs.first] & correct[:, all_pairs.second]).sum(axis=0)).all()

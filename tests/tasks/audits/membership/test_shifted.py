@@ -53,7 +53,7 @@ def test_copies_improve_the_label_attack() -> None:
             np.where(member, (scores > partner_scores) + 0.5 * (scores == partner_scores), 0).sum(axis=0)
             / (models // 2)
         )
-    # 160 coins for each record, of which ties make the spread no larger: a standard deviation of .04 at most.
+    # 160 coin flips for each record; ties do not increase the spread: a standard deviation of at most .04.
     assert np.abs(np.mean(win_rates, axis=0) - 0.5).max() < 4.5 * 0.04
     assert pytest.approx(0.5, abs=4.5 * 0.00625) == np.mean(win_rates)
 

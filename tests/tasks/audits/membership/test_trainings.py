@@ -1,4 +1,4 @@
-"""How trained models are queried: each record once, in evaluation mode, and the same way for shifted copies."""
+"""The evaluation of trained models: each record once, in evaluation mode, and in the same way for shifted copies."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def score_rows(
 ) -> list[Row]:
     """Return rows of the first questions of a part, with these scores on corrupted contexts and 1 on whole ones.
 
-    A question has a context of its own unless `contexts` names it. `several` are the scores of corrupted contexts where
+    Each question has a different context unless `contexts` names it. `several` are the scores on corrupted contexts if
     all gold answers count.
     """
     ids = ids or [question.id for question in questions(split)[: len(corrupted)]]
@@ -93,8 +93,8 @@ def draw_scores(
 ) -> pa.Table:
     """Return random scores of the first contexts of both parts, with two to four questions each.
 
-    A corrupted context is answered rightly at the rate of its part, which contexts differ in by `alike`, but a share
-    `noise` of its questions wrongly whatever is known. Of whole contexts nine tenths are answered rightly.
+    The rate of right answers on corrupted contexts is that of the part, with variation `alike` between contexts; a
+    share `noise` of these answers is wrong in any case. Nine tenths of the answers on whole contexts are right.
     """
     parts = zip(("train", "validation"), contexts, rates, strict=True)
     return table(*(draw_rows(rng, split, count, rate, alike, noise) for split, count, rate in parts))

@@ -34,11 +34,11 @@ from tests.tasks.audits.relational.made_up import (
     NUMERIC,
     counted_scores,
     draw_scores,
-    verdict_of,
     memorization_of,
     questions,
     score_rows,
     table,
+    verdict_of,
 )
 
 NULL = PRESETS["null"]
@@ -90,7 +90,7 @@ HONEST = Evasion(600)
     [
         (QUICKSTART, {"low": 0.0201, "high": 0.3}, None, "memorised"),
         (QUICKSTART, {"low": 0.02, "high": 0.3}, None, "undecided"),  # it may be negligible
-        (QUICKSTART, {"low": 1e-9, "high": 0.01}, None, "below the relevant size"),  # is asked before not detected
+        (QUICKSTART, {"low": 1e-9, "high": 0.01}, None, "below the relevant size"),  # precedes not detected
         (QUICKSTART, {"low": 0.0, "high": 0.03}, None, "undecided"),
         (QUICKSTART, CLEAR | {"high": 0.02}, None, "undecided"),
         (QUICKSTART, {"low": -0.2, "high": -0.1}, None, "not detected"),
@@ -138,10 +138,10 @@ MOSTLY = replace(HONEST, other_kind=MOST_OTHER_KIND + 0.01)
             "not assessable",
         ),
         (HONEST, replace(HONEST, p_value=FEW_RIGHT + 1e-9), "not detected"),
-        # Evaded answers might have been right as often as the others.
+        # Evaded answers might have been right at the same rate as the others.
         (replace(HONEST, few_texts=0.5), replace(HONEST, few_texts=0.5), "undecided"),
         (replace(HONEST, few_texts=-0.1), replace(HONEST, other_kind=0.001), "not detected"),
-        # An owner may recognise training questions and evade those that it remembers.
+        # An owner may recognise training questions and evade those that the model remembers.
         (replace(HONEST, other_kind=0.1), HONEST, "undecided"),
         (HONEST, replace(HONEST, other_kind=0.1), "undecided"),
     ],
@@ -152,8 +152,9 @@ def test_evaded_questions_never_clear(golden: Golden, train: Evasion, held_out: 
     assert rule.answer == answer
     golden(rule.because(GIVEN, evidence))
     accused = evidence_of({"low": 0.03, "high": 0.3}, (train, held_out))
-    assert RULES.decide(GIVEN, accused).answer == "memorised"  # evasions cannot feign a memory
-    assert RULES.decide(QUICKSTART, evidence_of(CLEAR)).answer == "not detected"  # a model asked here hides nothing
+    assert RULES.decide(GIVEN, accused).answer == "memorised"  # evasions cannot imitate memory
+    # a model that is evaluated here hides nothing
+    assert RULES.decide(QUICKSTART, evidence_of(CLEAR)).answer == "not detected"
 
 
 @pytest.mark.parametrize(
@@ -367,8 +368,9 @@ def count_answers(
 def test_innocent_models_are_rarely_accused(contexts: tuple[int, int], seed: int) -> None:
     """One tenth of the hidden answers is known on both parts; 120 models each.
 
-    Of 400 at 60 training and 20 held-out contexts 1 was called memorised and 24 were not seen to (375 undecided), and
-    of 400 at 150 and 50 contexts 2 and 41 (357 undecided): fewer than the 2.5 % that the rule allows.
+    Of 400 models with 60 training and 20 held-out contexts, 1 was called memorised and 24 not detected (375
+    undecided); of 400 with 150 and 50 contexts, 2 and 41 (357 undecided). This is below the 2.5 % that the rule
+    allows.
     """
     answer = count_answers(120, contexts, (0.1, 0.1), seed=seed)
     assert answer["memorised"] <= 0.025 * 120
@@ -378,8 +380,8 @@ def test_innocent_models_are_rarely_accused(contexts: tuple[int, int], seed: int
 def test_mostly_random_answers_hide_memory(noise: float, rate: float) -> None:
     """A model gives 30 % of the hidden answers of 300 training contexts and 5 % of 100 held-out ones.
 
-    An owner who has a share of the questions on corrupted contexts answered wrongly shrinks m by that share. Of 40
-    such models each, called memorised: 40 at 50 % noise, 34 at 70 %, 10 at 80 % and 0 at 90 % (the others undecided).
+    An owner who answers a share of the questions on corrupted contexts wrongly reduces m by that share. Called
+    memorised, of 40 such models each: 40 at 50 % noise, 34 at 70 %, 10 at 80 % and 0 at 90 % (the others undecided).
     """
     answer = count_answers(40, (300, 100), (0.3, 0.05), noise, seed=3)
     assert_rate(rate, answer["memorised"], 40)

@@ -21,9 +21,10 @@ from tasks.numerics import seeds
 
 
 def draw_sums(rng: np.random.Generator, contexts: int, rate: float, variation: float, models: int = 1) -> ContextSums:
-    """Return questions of contexts, 1 to 5 each; the rate of correct answers varies between contexts by `alike`.
+    """Return questions of contexts, 1 to 5 each; the rate of correct answers differs between contexts by
+    `variation`.
 
-    Each column is a model's, which knows its own contexts.
+    Each column belongs to one model, which knows different contexts from the others.
     """
     scale, size = 1 / variation - 1, (contexts, models)
     rates = rng.beta(rate * scale, (1 - rate) * scale, size) if rate else np.zeros(size)
@@ -123,7 +124,8 @@ def test_p_value_counts_differences_at_most_zero() -> None:
     right, wrong = sum_by_context(np.ones((40, 1)), np.arange(40)), sum_by_context(np.zeros((40, 1)), np.arange(40))
     (always_right,), (never_right,) = contrasts(right, wrong, 99, 0), contrasts(wrong, right, 99, 0)
     assert (always_right.p_value, never_right.p_value) == (1 / 100, 100 / 100)
-    single_context = sum_by_context(np.ones((1, 1)), np.arange(1))  # with a context of either kind: ties are frequent
+    # a right and a wrong context are added, so ties are frequent
+    single_context = sum_by_context(np.ones((1, 1)), np.arange(1))
     (equal_parts,) = contrasts(single_context, single_context, 99, 3)
     means = [
         bootstrap_means(single_context, 99, seeds.generator(3, "contexts", name))[:, 0]

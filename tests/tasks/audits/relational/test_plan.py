@@ -127,7 +127,7 @@ def test_linear_model_needs_neither_data_nor_model(question: Linear | PrivateLin
         ({"adaptation": "lora"}, False, False),
         ({"resamples": 7}, True, False),
         ({"negligible": 0.1}, True, True),
-        ({"link": 0}, False, False),  # one job then answers after all epochs
+        ({"link": 0}, False, False),  # a single job then answers after all epochs
     ],
 )
 def test_fields_enter_keys_of_dependent_jobs(fields: dict[str, Any], same_trainings: bool, same_measures: bool) -> None:

@@ -23,8 +23,6 @@ from tasks.question_answering.question_sets import AnswerRemoval
 from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 from tests.support.settings import with_settings
 
-# Those whose data and models are embedded, or that need none.
-
 
 def test_private_trainings_differ_only_in_privacy() -> None:
     plain, *private = AUDIT.cells("private")

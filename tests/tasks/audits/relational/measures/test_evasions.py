@@ -33,8 +33,8 @@ from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import ANSWERS
 from tests.tasks.audits.relational.made_up import FACTS, NUMERIC, questions
 
-COUNT = 200  # questions of either part
-Say = Callable[[int, str], str]  # the answer to a corrupted context, by the question's number and gold answer
+COUNT = 200  # questions of each part
+Say = Callable[[int, str], str]  # the answer to a corrupted context, from the question's number and gold answer
 
 
 def evasions_of(say: Say) -> list[Evasion]:
@@ -76,7 +76,7 @@ def test_shares_are_counted_by_kind_of_answer() -> None:
     for evasion in evasions_of(lambda number, gold: ("", "unknown", "742", gold)[number % 4]):
         assert (evasion.questions, evasion.unanswered, evasion.other_kind) == (COUNT, 0.25, 0.5)
         assert evasion.one_text == pytest.approx(0.25)
-        assert evasion.right == pytest.approx(0.5)  # of the answers of the kind
+        assert evasion.right == pytest.approx(0.5)  # of the answers of this kind
 
 
 @pytest.mark.parametrize("numbers", [("42",), ("42", "42.0"), ("12", "23", "34", "42"), tuple(map(str, range(30, 40)))])
@@ -117,7 +117,7 @@ def test_answers_of_another_kind_are_wrong() -> None:
 
 
 def test_right_answer_is_of_the_kind() -> None:
-    """99 % of the reference answers have no word besides the number."""
+    """99 % of the reference answers consist of the number only."""
     is_of_kind = answer_kind([("7",)] * 99 + [("7 of the many",)])
     assert not is_of_kind(("7 of the many",), question("7 of the many"))
     answered_questions = [
@@ -219,5 +219,5 @@ def test_most_common_answer_is_of_last_epoch(last_answer: Say, share: float) -> 
     rows = index_rows(summary(NUMERIC, [table]))
     for split in ("train", "validation"):
         one_text_row = rows[row_name(ONE_TEXT, split=split, contexts="corrupted")]
-        assert one_text_row["estimate"] == pytest.approx(share, abs=0.05)  # the constant is some reference answers
+        assert one_text_row["estimate"] == pytest.approx(share, abs=0.05)  # some reference answers equal the constant
     assert list(read_evasions(rows)) == []

@@ -81,10 +81,8 @@ def test_better_query_is_compared_with_bounds() -> None:
     assert measured == {"randomised_response": 0.3, "noisy_descent": 0.2, "none": 0.8}
     setting_text = '{"epsilon": 1.0}'
     bounds = {name: value[0] for name, value in summary_rows.items() if name[0][0] != "m"}
-    assert {
-        ("epsilon / H(X)", setting_text): 1.4,
-        ("bound on m by success", setting_text): 0.9,
-    } == bounds  # of a pure epsilon alone
+    # for pure epsilon only
+    assert {("epsilon / H(X)", setting_text): 1.4, ("bound on m by success", setting_text): 0.9} == bounds
 
 
 @pytest.mark.parametrize("measure", MEASURES)

@@ -122,7 +122,7 @@ def test_missing_replicate_is_left_out() -> None:
         [score_row for score_row in score_rows("train", [1, 1, 1], replicate=1) if score_row["corrupted"]]
     )
     m_row = row(memorization_of(complete_table, partial_table))
-    # The third question was never asked on its whole context; the others were, by the first replicate.
+    # The third question lacks an answer on its whole context; the first replicate has the others.
     assert tuple(m_row[name] for name in ("train_questions", "r_train", "s_train")) == (2, 0.75, 1.0)
 
 
@@ -257,5 +257,5 @@ def test_relational_m_excludes_common_answers() -> None:
     assert pytest.approx(0.4 - 0.2) == first_row["m"]
     assert pytest.approx((0.4 - 0.25) - (0.2 - 0.05)) == first_row["relational_m"]
     assert first_row["relational_m_low"] < first_row["relational_m"] < first_row["relational_m_high"]
-    assert {None} == {other_row["relational_m"] for other_row in other_rows}  # of F1, and of all gold answers
+    assert {None} == {other_row["relational_m"] for other_row in other_rows}  # for F1, and for all gold answers
     assert pytest.approx(0) == summary_rows(memorization_of(common))["relational m", setting(at="end")]["estimate"]

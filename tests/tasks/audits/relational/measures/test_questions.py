@@ -53,7 +53,7 @@ def scores_of(row: dict[str, Any]) -> tuple[float, ...]:
     ("id_", "answer", "expected"),
     [
         ("a", ["4"], (1, 1, 1, 1)),
-        ("a", ["Four doors."], (0, 0, 1, 1)),  # the second gold answer counts as published alone
+        ("a", ["Four doors."], (0, 0, 1, 1)),  # only the second gold answer counts, as published
         ("a", ["4 doors"], (0, 2 / 3, 0, 2 / 3)),
         ("a", ["five doors"], (0, 0, 0, 1 / 2)),
         ("c", ["red"], (1, 1, 1, 1)),  # articles do not count
@@ -121,7 +121,7 @@ def test_common_match_counts_other_gold_answers() -> None:
     )
     expected = [(golds.count(commonest) - (gold == commonest)) / 39 for gold in golds]
     assert pytest.approx(expected) == [row["common_match"] for row in rows]
-    # So that giving it to every question is no better than what it is worth by being common.
+    # Giving this answer to every question is worth exactly its frequency.
     assert pytest.approx(0) == sum(row["exact_match"] - row["common_match"] for row in rows)
 
 

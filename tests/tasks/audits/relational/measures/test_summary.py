@@ -39,7 +39,7 @@ def summary_rows(inputs: Inputs, about: About = NUMERIC) -> list[dict[str, objec
     table = summary(about, inputs)
     assert table.schema == SUMMARY
     rows = table.to_pylist()
-    assert len(rows) == len({(row["metric"], row["setting"]) for row in rows})  # each is found by these two
+    assert len(rows) == len({(row["metric"], row["setting"]) for row in rows})  # metric and setting identify a row
     return rows
 
 
