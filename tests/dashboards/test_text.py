@@ -26,12 +26,12 @@ from tests.dashboards import made
 from tests.dashboards.test_figures import named
 from tests.support.golden import Golden
 from tests.tasks.audits.text.made_up import configured, make_scores, pair_of, question_of
-from tests.tasks.audits.text.test_documents import CONFIG, FACTS, made_scores
+from tests.tasks.audits.text.test_documents import CONFIG, FACTS, draw_scores
 from tests.tasks.audits.text.test_identifiers import made as made_identifiers
 from tests.tasks.audits.text.test_insertions import CONFIG as INSERTED
-from tests.tasks.audits.text.test_insertions import made_scores as made_insertions
+from tests.tasks.audits.text.test_insertions import draw_scores as made_insertions
 
-WRITTEN = made_scores(0.5, 1, reproduced_share=1.0)
+WRITTEN = draw_scores(0.5, 1, reproduced_share=1.0)
 DOCUMENT_TEST = document_test(question_of(CONFIG, Documents), CONFIG)
 DOCUMENTS = {
     "documents": documents(DOCUMENT_TEST, WRITTEN),

@@ -62,7 +62,7 @@ from tests.tasks.audits.membership.made_up import make_answers, make_canaries, m
 from tests.tasks.audits.relational import made_up as questions
 from tests.tasks.audits.text.made_up import make_scores, question_of
 from tests.tasks.audits.text.test_documents import CONFIG as DOCUMENTS
-from tests.tasks.audits.text.test_documents import made_scores
+from tests.tasks.audits.text.test_documents import draw_scores
 from tests.tasks.audits.unique_feature.made_up import family
 
 Array = NDArray[np.float64]
@@ -175,7 +175,7 @@ def text_secrets(change: Change) -> Answered:
 
 
 def text_documents(change: Change) -> Answered:
-    score_tables = made_scores(0.0, 1)
+    score_tables = draw_scores(0.0, 1)
     changed_log_p = change(
         np.stack([scores["log_p"].to_numpy() for scores in score_tables])
     )  # rounds all models to the same grid
