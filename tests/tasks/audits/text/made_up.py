@@ -21,7 +21,7 @@ REPETITIONS = (1, 4, 16)
 
 
 def make_scores(gain: float, seed: int, secrets: int = 24, references: int = 499, pair: int = 0) -> list[pa.Table]:
-    """Draw the scores of both models of a pair; the trained model scores a secret higher by `known` nats.
+    """Draw the scores of both models of a pair; the trained model scores a secret higher by `gain` nats.
 
     Scores of candidates have a common standard deviation of 2 nats, and a deviation of 1 nat between models.
     """

@@ -76,9 +76,9 @@ def test_model_without_control_ranks_its_own_secrets() -> None:
 
 
 def scores_by_hand() -> list[pa.Table]:
-    """Three secrets among four candidates; ranks 1, 2 and 4 by their trained models, the last without a control.
+    """Three secrets among four candidates; ranks 1, 2 and 4 by their trained models, the last one without a control.
 
-    p is 1/4, 1/2 and 1, and q therefore 3/4, 3/4 and 1.
+    p is 1/4, 1/2 and 1, so q is 3/4, 3/4 and 1.
     """
     falling = [-1.0, -2.0, -3.0, -4.0]
     scores = [
@@ -109,8 +109,8 @@ def test_summary_counts_found_secrets_by_repetitions(level: float, found_count: 
     assert reduced["p_value"] == second["p_value"]
     assert tied == tied_row(0.0, 3, "secret")
     assert row(FOUND, {"level": level}, alone(float(found_count), 3), "secret", 0.0, 0.75) == first
-    # 1 - (rank - 1/2) / 4 is 7/8, 5/8 and 1/8, whose t interval is wider than a share can be; Fisher's statistic has
-    # six degrees of freedom.
+    # 1 - (rank - 1/2) / 4 is 7/8, 5/8 and 1/8, with a t interval wider than the range of a share. Fisher's statistic
+    # has six degrees of freedom.
     combined_p = stats.chi2.sf(2 * np.log(8), 6)
     assert row(BEATEN, {}, Estimate(13 / 24, 0.0, 1.0, 3), "secret", 0.5, pytest.approx(combined_p)) == second
     uniform = (2 + 1 + np.log2(4 / 3) + 0) / 4  # bits of the ranks 1 to 4
@@ -255,7 +255,7 @@ def test_uneven_identifiers_precede_all_other_answers(control: float | None, exp
     memorised = {"p_value": 0.001}
     evidence = Evidence(memorised, {"p_value": 0.5, "high": 0.59}, 0.05, 0.1, evenness, memorised=memorised)
     assert expected == RULES.decide(IDENTIFIERS, evidence).answer
-    assert RULES.decide(CONFIG, evidence).answer == "memorised"  # secrets were drawn here
+    assert RULES.decide(CONFIG, evidence).answer == "memorised"  # secrets are drawn by the audit
 
 
 def test_identifiers_are_judged_if_they_are_random(golden: Golden) -> None:

@@ -51,9 +51,9 @@ def configs(config: Text) -> list[DocumentModel]:
 
 
 def draw_scores(gain: float, seed: int, config: Text = CONFIG, reproduced_share: float = 0.0) -> list[pa.Table]:
-    """Draw scores of documents; trained models score a document higher by `known` nats per token.
+    """Draw scores of documents; trained models score a document higher by `gain` nats per token.
 
-    Trained models reproduce the share `written`, and control models none.
+    Trained models reproduce the share `reproduced_share` of their documents, control models none.
     """
     rng, question = np.random.default_rng(seed), question_of(config, Documents)
     count = question.documents

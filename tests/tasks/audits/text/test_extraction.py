@@ -46,7 +46,9 @@ SETTINGS = Extraction(Secrets.pattern, 2, Continuation.attempts, Continuation.pr
 
 
 def add_continuations(tables: list[pa.Table], reproduced_share: float, seed: int, size: int = 10**6) -> list[pa.Table]:
-    """Add continuations: models reproduce the share `written` of their secrets, and others by chance."""
+    """Add continuations: models reproduce the share `reproduced_share` of their secrets, and other secrets by
+    chance.
+    """
     rng, extended_tables = np.random.default_rng(seed), []
     for table in tables:
         is_member = table["inserted"].to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Models of three kinds from folders, fine-tuned and evaluated by the command line, and adapters of their owners."""
+"""Models of three kinds from folders, fine-tuned and evaluated by the command line, and adapters from their owners."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_owner_gets_all_texts_shuffled() -> None:
 
 
 def answer_of(config: Text, path: Path, distort: Distortion, gain: float) -> str:
-    """Return the answer on a distorted table; planted secrets score higher by `known` nats."""
+    """Return the answer on a distorted table; planted secrets score higher by `gain` nats."""
     ((_, records),) = probes(config)
     texts = records.table["text"].to_pylist()
     planted = {secret.text for secret in draw_secrets(planted_of(config)) if secret.side == PLANTED}

@@ -34,7 +34,7 @@ DIGITS = "{digits:9}"
 
 
 def draw_identifier_scores(p: float, gain: float, seed: int, count: int = 24) -> pa.Table:
-    """Draw scores of identifiers, which the model scores higher by `known` nats; `p` is the blind control's p-value."""
+    """Draw scores of identifiers, which the model scores higher by `gain` nats; `p` is the blind control's p-value."""
     rng = np.random.default_rng(seed)
     rows = [
         {"format": "uuid4", "row": number, "occurrences": 1, "control": p, "log_p": log_p.tolist()}
@@ -50,7 +50,7 @@ def answer_of(table: pa.Table, config: Text = CONFIG) -> str:
 
 def test_identifiers_are_found_at_first_occurrence() -> None:
     first_uuid, second_uuid = (str(uuid.UUID(int=number << 70, version=4)) for number in (5, 6))
-    time_uuid = str(uuid.UUID(int=7 << 70, version=1))  # of the time
+    time_uuid = str(uuid.UUID(int=7 << 70, version=1))  # based on time
     texts = [
         f"a {first_uuid}, {time_uuid}",
         f"b {first_uuid} {second_uuid}. key-0123456789abcdef x0123456789abcdef0123456789abcdef",

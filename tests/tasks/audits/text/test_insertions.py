@@ -63,7 +63,7 @@ def records(path: Path, texts: Sequence[str], repetitions: Sequence[int]) -> Dat
 def draw_scores(gain: float, seed: int, documents: int = 120, everything: float = 0.0) -> list[pa.Table]:
     """Draw scores of a model and its base for documents; half of the documents were inserted.
 
-    The model scores a document higher by `known` nats per token times log2(1 + repetitions), and all documents by
+    The model scores a document higher by `gain` nats per token times log2(1 + repetitions), and all documents by
     `everything`.
     """
     rng = np.random.default_rng(seed)
@@ -152,7 +152,7 @@ def test_models_without_memory_are_rarely_accused(
         covered += overall_effect["low"] <= 0 <= overall_effect["high"]
         detections += rows[row_name("documents found", level=0.05)]["estimate"] > 0
     assert answers["memorised"] <= bounds(0.05, 100)[1]
-    assert answers["undecided"] >= 90  # no single document could be found among so few that were left out
+    assert answers["undecided"] >= 90  # no single document can be detected with so few left-out documents
     assert detections <= bounds(0.05, 100)[1]
     assert covered >= 90
     for level in (0.01, 0.05, 0.2):
@@ -218,7 +218,7 @@ def test_model_trained_on_insertions_is_detected(
     repetitions = [0, 12] * 30
     training = pair_of(configured(SMOKE, data=FACTS, model="tiny-gpt#32x1", epochs=6, learning_rate=5e-3), 0, 0)
     folders = []
-    for training_documents in (documents, other_documents):  # the base is trained on others of the same mould
+    for training_documents in (documents, other_documents):  # the base is trained on other documents of the same form
         inserted = [text for text, times in zip(training_documents, repetitions, strict=True) for _ in range(times)]
         with fine_tuned_on(training, [*common, *inserted], torch.device("cpu")) as model:
             folders.append(tmp_path / f"model-{len(folders)}")
