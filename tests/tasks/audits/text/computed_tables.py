@@ -21,11 +21,11 @@ from tasks.audits.text.trainings import trainings
 from tests.support.fingerprint import TRAINED, Computed
 from tests.tasks.audits.text.made_up import make_scores, pair_of, question_of
 from tests.tasks.audits.text.test_documents import CONFIG as DOCUMENTS
-from tests.tasks.audits.text.test_documents import made_scores as made_documents
+from tests.tasks.audits.text.test_documents import draw_scores as draw_document_scores
 from tests.tasks.audits.text.test_extraction import SETTINGS, add_continuations
 from tests.tasks.audits.text.test_identifiers import CONFIG, draw_identifier_scores
 from tests.tasks.audits.text.test_insertions import CONFIG as INSERTIONS
-from tests.tasks.audits.text.test_insertions import made_scores as made_insertions
+from tests.tasks.audits.text.test_insertions import draw_scores as draw_insertion_scores
 
 DOCUMENT_TEST = document_test(question_of(DOCUMENTS, Documents), DOCUMENTS)
 INSERTION_TEST = document_test(question_of(INSERTIONS, Insertions), INSERTIONS)
@@ -41,11 +41,11 @@ def identifier_table() -> pa.Table:
 
 
 def document_table() -> pa.Table:
-    return documents(DOCUMENT_TEST, made_documents(0.2, 1, DOCUMENTS, 0.5))
+    return documents(DOCUMENT_TEST, draw_document_scores(0.2, 1, DOCUMENTS, 0.5))
 
 
 def estimate_table() -> pa.Table:
-    return estimates(DOCUMENT_TEST, made_documents(0.2, 1, DOCUMENTS, 0.5))
+    return estimates(DOCUMENT_TEST, draw_document_scores(0.2, 1, DOCUMENTS, 0.5))
 
 
 def extraction_table() -> pa.Table:
@@ -53,11 +53,11 @@ def extraction_table() -> pa.Table:
 
 
 def insertion_table() -> pa.Table:
-    return insertions(INSERTION_TEST, made_insertions(0.1, 1))
+    return insertions(INSERTION_TEST, draw_insertion_scores(0.1, 1))
 
 
 def insertion_estimate_table() -> pa.Table:
-    return insertion_estimates(INSERTION_TEST, made_insertions(0.1, 1))
+    return insertion_estimates(INSERTION_TEST, draw_insertion_scores(0.1, 1))
 
 
 def insertion_control_table() -> pa.Table:
