@@ -92,8 +92,8 @@ def test_p_counts_the_true_partition(seed: int) -> None:
     scores = np.round(Parted(pooled, 50).scores(masks), 9)
     true = np.round(Parted(pooled, 50).scores(pooled.first[None])[0], 9)
     assert (1 + (scores >= true).sum()) / 10 == p_value(ways, 50, 9, np.random.default_rng(seed))
-    gain = [round(gains(pooled.one, pooled.labels, mask, 50), 9) for mask in (pooled.first, *masks)]
-    p = differs(pooled.labels, pooled.first, pooled.one, 50, 9, np.random.default_rng(seed))
+    gain = [round(gains(pooled.inferences_a, pooled.labels, mask, 50), 9) for mask in (pooled.first, *masks)]
+    p = differs(pooled.labels, pooled.first, pooled.inferences_a, 50, 9, np.random.default_rng(seed))
     assert two_way_p(gain[0], gain[1:]) == p
 
 
@@ -106,9 +106,9 @@ def test_both_ways_are_pooled_in_id_order() -> None:
     pooled = pool_ways((first_way, second_way))
     assert (pooled.labels.tolist(), pooled.first.tolist()) == ([5, 7, 6, 8, 9], [False, True, False, True, False])
     # One model is the target of the first way and the reference of the second.
-    assert pooled.one.confidence.tolist() == [30, 1, 40, 2, 60]
-    assert pooled.other.confidence.tolist() == [10, 3, 20, 4, 50]
-    assert pooled.one.correct.tolist() == [True, False, True, False, True]
+    assert pooled.inferences_a.confidence.tolist() == [30, 1, 40, 2, 60]
+    assert pooled.inferences_b.confidence.tolist() == [10, 3, 20, 4, 50]
+    assert pooled.inferences_a.correct.tolist() == [True, False, True, False, True]
     assert pool_ways((replace(first_way, ids=None), second_way)).labels.tolist() == [7, 8, 5, 6, 9]
     assert pool_ways((first_way, replace(second_way, ids=None))).labels.tolist() == [7, 8, 5, 6, 9]
 

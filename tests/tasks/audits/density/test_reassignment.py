@@ -152,10 +152,10 @@ def test_lists_are_halved_for_most_exact_sums() -> None:
     # Two of these sums are just above the bound but equal to it after rounding down: 8 sums at once are too many to
     # be exact.
     two, four = np.array([0.0, 0.5 + 1e-9]), np.array([0.0, *[0.5 + 1e-9] * 3])
-    assert share_below([two] * 4, 1.0, most=4) == 5 / 16
-    assert share_below([two, two, four], 1.0, most=4) == 6 / 16
-    assert share_below([two] * 4, 1.0, most=2) == 11 / 16
-    assert share_below([two] * 4 + [np.ones(9)] * 3, 4.0, most=4) == 5 / 16  # equal values use up no sums
+    assert share_below([two] * 4, 1.0, max_sums=4) == 5 / 16
+    assert share_below([two, two, four], 1.0, max_sums=4) == 6 / 16
+    assert share_below([two] * 4, 1.0, max_sums=2) == 11 / 16
+    assert share_below([two] * 4 + [np.ones(9)] * 3, 4.0, max_sums=4) == 5 / 16  # equal values use up no sums
 
 
 def test_equal_answers_are_no_evidence() -> None:
@@ -192,7 +192,7 @@ def test_rare_scores_get_the_exact_p() -> None:
 def test_p_is_never_too_small_if_binned() -> None:
     log_p, held_out = noise(chance(), 200, 4, 5, 4.0, 2.0), partitions(chance(1), 200, 4, 5)
     exact = p_values(log_p, held_out, 5**4 - 1, chance())
-    sampled, at_most = (p_values(log_p, held_out, 200, chance(2), most=max_sums) for max_sums in (10**6, 3))
+    sampled, at_most = (p_values(log_p, held_out, 200, chance(2), max_sums=max_sums) for max_sums in (10**6, 3))
     assert (sampled * (1 - 1e-12) <= at_most).all()
     rare = sampled < 5 / 201
     assert exact[rare] == pytest.approx(sampled[rare])
@@ -328,7 +328,7 @@ def test_binned_share_is_conservative_and_nearly_exact(repeats: bool) -> None:
         rng = np.random.default_rng(100 + seed)
         bound = sum(rng.choice(part) for part in values) * (1 + TINY)
         slack = bound - sum(part.min() for part in values)
-        share = share_below(values, bound, most=4)
+        share = share_below(values, bound, max_sums=4)
         assert (
             enumerated_share(values, bound)
             <= share * (1 + TINY)
