@@ -123,7 +123,7 @@ def rows(size: Size, place: torch.device, rounds: int, gpu: bool | None = None) 
 def on_cpu(size: Size, queries: Array, points: Array, place: torch.device, rounds: int) -> Iterator[Row]:
     kind, clock = clock_of(place)
     rivals = {name: rival for name, rival in RIVALS.items() if importable(rival.package)}
-    runs: dict[str, Run] = {"engram": partial(nearest, queries, points, size.k, place=place)}
+    runs: dict[str, Run] = {"engram": partial(nearest, queries, points, size.k, target_device=place)}
     runs |= {name: partial(rival.search, queries, points, size.k) for name, rival in rivals.items()}
     runs |= (products := ceilings(place))
     torch.set_num_threads(1)
@@ -158,7 +158,7 @@ def on_gpu(size: Size, queries: Array, points: Array, place: torch.device, round
     resident, sent = "rows on the device", "rows from arrays"
     runs: dict[str, Run] = {
         resident: partial(nearest, asked, among, size.k),
-        sent: partial(nearest, queries, points, size.k, place=place),
+        sent: partial(nearest, queries, points, size.k, target_device=place),
     }
     runs |= (products := ceilings(place))
     seconds = in_turn(runs, rounds, clock)

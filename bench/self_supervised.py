@@ -101,7 +101,9 @@ class Bench:
         """An epoch's views alone."""
         number = next(self.numbers)
         order = self.training._order(number)
-        for step, (places, squares) in enumerate(zip(order, self.training.images.held.minibatches(order), strict=True)):
+        for step, (places, squares) in enumerate(
+            zip(order, self.training.images.squares.minibatches(order), strict=True)
+        ):
             drawn = views.draw_views(0, number, step, len(places))
             self.training._images(squares, self.training.sizes[torch.from_numpy(places)], drawn)
 

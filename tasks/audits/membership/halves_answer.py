@@ -60,7 +60,7 @@ def has_halves(config: Membership) -> bool:
 
 def describe_evidence(_config: Membership, evidence: HalvesEvidence) -> str:
     """Describe the identified records and the strongest attack."""
-    found_records = evidence.found
+    found_records = evidence.found_records
     sentence = (
         f"{found_records['estimate']:,.0f} of {found_records['n']:,} records can be identified as training data (exact "
         f"test, false discovery rate at most {100 * evidence.level:g} %; {p_in_words(found_records['p_value'])} if no "

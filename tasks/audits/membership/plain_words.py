@@ -39,8 +39,8 @@ def explain_records(config: Membership, evidence: HalvesEvidence) -> str:
     """Explain how many records can be identified, and how the audit found out."""
     question = config.question
     assert isinstance(question, Halves)
-    count = int(evidence.found["estimate"])
-    records = evidence.found["n"]
+    count = int(evidence.found_records["estimate"])
+    records = evidence.found_records["n"]
     design = (
         f"We trained {question.models} models, each on a random half of the records, and compared, for each record, "
         "the models that were trained on it with the others."
@@ -93,7 +93,7 @@ def advise_more_models(config: Membership, _evidence: HalvesEvidence | None) -> 
 
 def draw_records(_config: Membership, evidence: HalvesEvidence) -> NumberLine:
     """Draw the number of identified records."""
-    found_records = evidence.found
+    found_records = evidence.found_records
     label = f"records that can be identified as training data, of {found_records['n']:,} tested"
     return NumberLine(label, float(found_records["estimate"]), null=0.0)
 
@@ -149,7 +149,7 @@ def draw_certainty(_config: Membership, evidence: CanaryEvidence) -> NumberLine:
 def explain_lead(_config: Membership, evidence: GivenEvidence) -> str:
     """Explain how far ahead of the comparison models the given model is on the records."""
     lead = evidence.lead
-    found_records = evidence.found
+    found_records = evidence.found_records
     assert lead is not None  # otherwise the answer is *not assessable*
     assert found_records is not None
     places = 100 * lead["estimate"]

@@ -65,7 +65,9 @@ def test_identifiers_are_found_at_first_occurrence() -> None:
         ("key-{hex:16}", 1, 1),
     ]
     assert [first_uuid, second_uuid, "key-0123456789abcdef"] == [
-        texts[identifier.row][identifier.start :][: len(space_of(identifier.format).write(0, identifier.drawn))]
+        texts[identifier.row][identifier.start :][
+            : len(space_of(identifier.format).write(0, identifier.random_characters))
+        ]
         for identifier in identifiers
     ]
 
