@@ -14,9 +14,10 @@ from tasks.contract.job import Job, Roots, marks
 def tables(
     roots: Roots, absent: Callable[[Job], bool] = lambda job: False, done: dict[str, pa.Table] | None = None
 ) -> dict[str, pa.Table]:
-    """Every root's rows. An `absent` job has no table; neither has what needs it, save what gathers.
+    """Compute every root's rows. An `absent` job has no table, and neither has a job that needs it, unless it
+    gathers.
 
-    `done` holds, by their keys, the tables that need not be computed again.
+    `done` holds, by key, the tables that need not be computed again.
     """
     done = {} if done is None else done
     keys = {id(job): key for key, job in Plan.from_roots(roots).jobs.items()}

@@ -1,6 +1,6 @@
-"""Made-up models, divergences, histories and tables of influence, a letter, and a training of seconds.
+"""Synthetic models, divergences, histories and tables of influence, a letter, and a training that takes seconds.
 
-Also answers to evidence that no summary holds.
+Also verdicts and certificates for evidence without a summary.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ from tests.support.settings import with_settings
 Columns = Mapping[str, ArrayLike]
 
 LABEL = 4
-INK = np.flatnonzero(glyph_pixels(Glyph()).ravel())  # where the letter A has its ink, of 25 cells
+INK = np.flatnonzero(glyph_pixels(Glyph()).ravel())  # the cells of the letter A with ink, out of 25
 
 
 def letter_model(strength: float) -> pa.Table:
-    """An mlp1 whose logit of LABEL is `strength` times the mean brightness where the letter has its ink; others 0."""
+    """An mlp1 whose logit of LABEL is `strength` times the mean brightness at the letter's ink; all other logits are
+    0.
+    """
     widths = (28 * 28, 512, 256, 128, 10)
     weights: dict[str, NDArray[np.float32]] = {}
     for number, (inputs, outputs) in enumerate(pairwise(widths), start=1):
@@ -101,7 +103,7 @@ def history(canary: int, accuracies: Mapping[str, list[float]]) -> pa.Table:
 def pair(
     canary: int, m: float, control_m: float, n: int = 40, seed: int | None = None, evaluation: int = 0
 ) -> pa.Table:
-    """A pair of models with these values of M, M_w equal to -M, on both sets of images, noise over images added."""
+    """A pair of models with these values of M on both sets of images, M_w equal to -M, and noise over images."""
     rng = np.random.default_rng(canary)
 
     def columns(score: float) -> Columns:
@@ -122,9 +124,10 @@ def family(
     seed: int | None = None,
     uncarried: bool = False,
 ) -> pa.Table:
-    """`models` holds log_p (members, classes) per model, and log_odds are equal; d is minus the mean of a member's.
+    """`models` holds log_p (members, classes) per model; log_odds are equal to log_p, and d is minus a member's
+    mean.
 
-    With `uncarried` the last member is the feature that the canary did not carry.
+    With `uncarried`, the last member is the feature that the canary did not carry.
     """
     rows = [
         {"canary": canary, "label": label, "seed": seed, "model": model}
@@ -143,7 +146,9 @@ def summary_rows(tables: list[pa.Table], published: str = "") -> dict[tuple[str,
 
 
 def trained_family(canary: int, push: float, label: int = 1) -> pa.Table:
-    """A pair whose canary model favours member 0 of 41 by `push` standard deviations towards its label, of three."""
+    """A pair whose canary model favours member 0 of 41 by `push` standard deviations towards its label, one of
+    three.
+    """
     rng = np.random.default_rng(canary)
     control = rng.normal(0, 1, (42, 3))
     model = control + rng.normal(0, 0.2, (42, 3))
@@ -161,7 +166,9 @@ def evaluation(canary: int | RankedImage) -> Evaluation:
 
 
 def influence(values: Sequence[float], first: int = 0) -> pa.Table:
-    """Every image's self-influence, rows from `first` on; labels are the rows' last digits, slopes ten times more."""
+    """Every image's self-influence, with rows numbered from `first`; labels are the last digits, slopes ten times
+    larger.
+    """
     rows = [
         {"row": row, "label": row % 10, "self_influence": value, "squared_slopes": 10 * value, "checkpoints": [1, 2]}
         for row, value in enumerate(values, first)
@@ -179,7 +186,7 @@ def chosen_rows(*rows: int, end: str = "highest") -> pa.Table:
 
 
 def threshold_model(brightness: float) -> pa.Table:
-    """An mlp1 whose first hidden units are active where it is brighter than this at the letter's ink."""
+    """An mlp1 whose first hidden units are active if the letter's ink is brighter than `brightness`."""
     model = letter_model(1.0)
     weights = weights_of_model(model)
     bias = weights["dense1.bias"].copy()
@@ -189,7 +196,7 @@ def threshold_model(brightness: float) -> pa.Table:
 
 
 def configure(settings: Mapping[str, Any] | None = None, /, **short_settings: Any) -> UniqueFeature:
-    """The published setting with these settings, by full or by short names."""
+    """The published setting with these settings, by full or short names."""
     return with_settings(UniqueFeature(), {**(settings or {}), **short_settings})
 
 
@@ -208,7 +215,7 @@ CLEAR = PanelEvidence(
 
 
 def judge(answering: Answering[Any], config: UniqueFeature, evidence: object) -> tuple[Verdict, Certificate]:
-    """Verdict and certificate of this evidence."""
+    """Verdict and certificate for this evidence."""
     answering = replace(answering, read=lambda _config, _summary: evidence)
     empty_summary = SUMMARY.empty_table()
     verdict = answering.verdict(config, empty_summary)

@@ -31,7 +31,7 @@ PAIRS = 6
 
 
 def uncalled_rows() -> Iterator[Row]:
-    """The rows of ranks that say nothing."""
+    """The rows of ranks without any call."""
     about = {"p_value": 0.5, "adjusted_p": 0.5, "called": False, "shared_seeds": False} | {
         "reduced_p": 0.5,
         "memorised": False,
@@ -41,7 +41,7 @@ def uncalled_rows() -> Iterator[Row]:
 
 
 def answers_of(effects: np.ndarray) -> list[str]:
-    """The answers to so many tables of canary scores whose effects on M_w are these (tables, pairs)."""
+    """The answers for tables of canary scores with these effects on M_w (tables, pairs)."""
     answers_by_table = []
     row: dict[str, Any] = dict.fromkeys(CANARY_SCORES.names)
     for effects_of_table in effects.tolist():
@@ -59,8 +59,9 @@ def answers_of(effects: np.ndarray) -> list[str]:
 
 
 def test_canary_without_effect_is_rarely_memorised() -> None:
-    # The 95 % interval has two sides, of which one finds an effect: 2.5 %. It is below SMALLEST, 4 standard errors
-    # away, where a t with 5 degrees of freedom around -4 is below minus its quantile. It accuses nowhere near 2.5 %.
+    # The 95 % interval is two-sided; one side finds an effect, in 2.5 % of cases. The upper limit is below SMALLEST,
+    # 4 standard errors away, if a t with 5 degrees of freedom around -4 is below minus its quantile. Accusations are
+    # much rarer than 2.5 %.
     error = SMALLEST / 4
     effects = np.random.default_rng(0).normal(0, error * np.sqrt(PAIRS), (DRAWS, PAIRS))
     edge = stats.t.ppf(0.975, PAIRS - 1)
@@ -76,7 +77,7 @@ def test_canary_without_effect_is_rarely_memorised() -> None:
 
 
 def test_effect_on_m_keeps_the_test_level() -> None:
-    # Both models of a pair share their seed's part of M; what is left differs by chance alone.
+    # Both models of a pair share their seed's part of M; the rest differs only by chance.
     rng = np.random.default_rng(5)
     seeds, canary, control = rng.normal(0.05, [[[0.05]], [[0.02]], [[0.02]]], (3, DRAWS, PAIRS))
     covered, detections = 0, 0
@@ -93,10 +94,10 @@ def test_effect_on_m_keeps_the_test_level() -> None:
 def test_unseen_feature_is_called_at_the_family_level(
     label: int | None,
 ) -> None:
-    # Of 41 members, each as likely to be the one that is evaluated on, the first two have p <= 5 %: 2 / 41.
+    # Of 41 equally likely members, the first two have p <= 5 %: 2 / 41.
     for log_p in np.random.default_rng(1).normal(0, 1, (3, 41, 2)):
         calls = 0
         for member in range(41):
             table = summary(PublishedCell(), [family(None, {"canary": np.roll(log_p, -member, axis=0)}, label)])
-            calls += verdict(UniqueFeature(Panel()), table).answer == PARTLY  # no look-alike is evaluated on
+            calls += verdict(UniqueFeature(Panel()), table).answer == PARTLY  # no look-alike is evaluated
         assert calls == 2

@@ -1,4 +1,4 @@
-"""Certificates of made-up evidence: sentences, number lines and next steps."""
+"""Certificates for synthetic evidence: sentences, number lines and next steps."""
 
 import math
 from dataclasses import replace

@@ -92,7 +92,9 @@ def test_family_members_have_rows_of_model_outputs() -> None:
 
 
 def family_table(model: str, members: list[int], canary: int = 4) -> pa.Table:
-    """A FAMILY table in which member m has log P (-m - 1, -2) by the canary, half of that by another model."""
+    """A FAMILY table in which member m has log P (-m - 1, -2) by the canary model, and half of that by another
+    model.
+    """
     factor = 1.0 if model == "canary" else 0.5
     rows = [
         {"canary": canary, "label": 0, "seed": 9, "model": model, "member": member, "d": float(member)}
@@ -112,12 +114,13 @@ def test_models_are_read_back_with_the_feature_first() -> None:
     nulls = pa.concat_tables([family_table(model, [1, 0, 2, uncarried]) for model in ("twin", "canary")])
     (pair,) = population.family_pairs([nulls])
     assert pair.unseen is not None
-    assert pair.unseen.tolist() == [0.0, -1.0, -1.5]  # the uncarried one first, and the others without the feature
+    # the uncarried feature first, then the others without the carried feature
+    assert pair.unseen.tolist() == [0.0, -1.0, -1.5]
     for full_model, partial_model in (("twin", "canary"), ("canary", "twin")):
         one_sided = pa.concat_tables([family_table(full_model, [0, 1]), family_table(partial_model, [0, uncarried])])
         (pair_without_null,) = population.family_pairs([one_sided])
         assert pair_without_null.unseen is None
-    # One that looks as the uncarried feature does is left out of its others.
+    # A member that looks like the uncarried feature is left out of its comparison.
     member_rows = family_table("canary", [0, 1, 2, uncarried]).to_pylist()
     member_rows[1]["log_p"] = member_rows[3]["log_p"]
     (model,) = population.model_families(pa.Table.from_pylist(member_rows, population.FAMILY))
@@ -149,11 +152,11 @@ def test_scores_are_standardised_and_averaged_over_models() -> None:
 
 def test_unknown_label_uses_each_members_highest_rank() -> None:
     scores = np.array([[0.1, -1.0], [5.0, -9.0], [4.0, -8.0], [-3.0, -1.0], [0.0, -1.0]])
-    # Above so many in each class: (2, 2), (4, 0), (3, 1), (0, 2), (1, 2); equal places by their scores.
+    # Number of members below, by class: (2, 2), (4, 0), (3, 1), (0, 2), (1, 2); equal ranks are ordered by score.
     standing, classes = population.highest_standing(scores)
     assert standing.tolist() == [1.0, 3.0, 2.0, 0.0, 0.0]
     assert classes.tolist() == [0, 0, 0, 1, 1]
-    # Three are above two and have the same score there, one of them in either class.
+    # Three members have two below and the same score there, one of the three in the other class.
     tied = np.array([[-2.0, -1.0], [5.0, -9.0], [4.0, -8.0], [-3.0, -1.0], [-4.0, -1.0]])
     assert population.highest_standing(tied)[0].tolist() == [0.0, 2.0, 1.0, 0.0, 0.0]
 
@@ -176,7 +179,8 @@ def test_nearly_certain_label_hides_no_push() -> None:
 
 @pytest.mark.parametrize("label", [None, 2])
 def test_unseen_feature_is_called_at_the_nominal_rate(label: int | None) -> None:
-    # Models differ, members share what every model says of them, and the asked one is like any other: 2 ranks of 40.
+    # Models differ, members share a common part of all models, and the evaluated member is like any other: 2 ranks of
+    # 40.
     rng = np.random.default_rng(4)
     shared = rng.normal(0, 1, (DRAWS, 1, 40, 5))
     log_p_of_draws = shared + rng.normal(0, 0.5, (DRAWS, 2, 40, 5))

@@ -41,7 +41,7 @@ def test_outputs_that_are_not_finite_are_rejected() -> None:
 
 
 def test_divergence_has_the_clean_distribution_first() -> None:
-    # KL((1/2, 1/2) || (1/4, 3/4)) = 1/2 log 2 + 1/2 log 2/3; the other way round it is 1/4 log 1/2 + 3/4 log 3/2.
+    # KL((1/2, 1/2) || (1/4, 3/4)) = 1/2 log 2 + 1/2 log 2/3; in the other order, it is 1/4 log 1/2 + 3/4 log 3/2.
     clean, changed = np.log([[0.5, 0.5], [0.25, 0.75]]), np.log([[0.25, 0.75], [0.5, 0.5]])
     forward = 0.5 * math.log(2) + 0.5 * math.log(2 / 3)
     backward = 0.25 * math.log(1 / 2) + 0.75 * math.log(3 / 2)
@@ -65,7 +65,7 @@ def test_m_is_a_difference_of_average_divergences() -> None:
 
 
 def test_m_w_is_the_average_label_log_ratio() -> None:
-    # log(.5 / .25) and log(.8 / .4) are log 2 both.
+    # log(.5 / .25) and log(.8 / .4) are both log 2.
     assert white_box_score(np.log([0.5, 0.8]), np.log([0.25, 0.4])) == pytest.approx(math.log(2))
 
 

@@ -58,7 +58,7 @@ def test_subset_counts_agree_with_enumeration(count: int, inked: int) -> None:
 def test_equal_sums_in_any_order_are_ties() -> None:
     values = np.array([0.1, 0.2, 0.3] * 3)
     is_inked = np.zeros(9, bool)
-    is_inked[[0, 1, 8]] = True  # 0.6, which is also 0.2 + 0.2 + 0.2 and 0.1 + 0.3 + 0.2
+    is_inked[[0, 1, 8]] = True  # 0.6, which equals 0.2 + 0.2 + 0.2 and 0.1 + 0.3 + 0.2
     all_sums = [round(10 * sum(values[list(three)])) for three in combinations(range(9), 3)]
     assert sum(value >= 6 for value in all_sums) / len(all_sums) == Subsets(values).p_value(is_inked)
 
@@ -83,7 +83,7 @@ def test_drawn_glyphs_have_valid_p_values() -> None:
     for level in (0.5, 0.05):
         spread = math.sqrt(level * (1 - level) / 600)
         assert np.mean(p_values <= level) <= level + 3 * spread
-    assert np.mean(p_values <= 0.5) >= 0.5 - 3 * math.sqrt(0.25 / 600) - 0.05  # ties alone make it less
+    assert np.mean(p_values <= 0.5) >= 0.5 - 3 * math.sqrt(0.25 / 600) - 0.05  # ties reduce the share
 
 
 def test_feature_adds_ink_relative_to_clean_images() -> None:
@@ -169,7 +169,7 @@ def test_glyph_is_ranked_with_unseen_glyphs(was_drawn: bool) -> None:
 
 
 def test_letter_is_ranked_among_its_family() -> None:
-    # Three features in 2 x 3 of 4 x 5 pixels; a mark of half the strongest is none.
+    # Three features in 2 x 3 of 4 x 5 pixels; a mark of half the maximum does not count.
     where = np.array([6, 7, 8, 11, 12])
     added = np.array([[1.0, 1.0, 0.5, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0, 1.0]])
     region = FeatureRegion((4, 5, 1), where, added, np.zeros(5))
@@ -189,7 +189,7 @@ def test_letter_is_ranked_among_its_family() -> None:
 
 def test_halves_of_a_glyph_are_ranked_separately() -> None:
     inked, field = inked_cells(Glyph()), np.zeros((28, 28))
-    field[1:6, 1:6] = (np.where(np.arange(25) < 13, 1.0, -1.0) * inked).reshape(5, 5)  # favours the upper half alone
+    field[1:6, 1:6] = (np.where(np.arange(25) < 13, 1.0, -1.0) * inked).reshape(5, 5)  # favours only the upper half
     own_row = replace(relatives_of(), family=AskedFamily(count=3, look_alikes=2))
     region = FeatureRegion((28, 28, 1), np.arange(28 * 28), np.zeros((1, 28 * 28)), np.zeros(28 * 28))
     names = ["slopes-000", "slopes-001"]
@@ -242,7 +242,7 @@ def test_name_is_ranked_with_family_and_look_alikes() -> None:
     ] == fits
     assert [own_row] == [*rank_rows(name, False, slopes, region(family_names))]
     common = {"among": 3, "inked": 0, "feature": "look-alike", "drawn": False}
-    assert [  # its 2 is below 3 of one part's, and the first beside the other's
+    assert [  # its score 2 is below 3 in one part, and it is first in the other part
         {"p_value": 2 / 3, "exposure": pytest.approx(math.log2(3 / 2))} | common,
         {"p_value": 1 / 3, "exposure": pytest.approx(math.log2(3))} | common,
     ] == parts
@@ -265,5 +265,5 @@ def _glyph(seed: int) -> Glyph:
 def test_too_many_cells_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="there are 41 cells; the choices of more than 40 cannot be counted"):
         Subsets(np.zeros(41))
-    monkeypatch.setattr(slope_ranks, "sums_by_size", list)  # the sums of 20 cells each are a second's work
+    monkeypatch.setattr(slope_ranks, "sums_by_size", list)  # computing the sums of 20 cells takes a second
     assert len(Subsets(np.zeros(40)).values) == 40

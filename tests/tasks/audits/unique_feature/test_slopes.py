@@ -26,7 +26,7 @@ from tests.tasks.audits.unique_feature.made_up import LABEL, letter_model
 
 
 def glyphs(count: int, first: int = 0) -> np.ndarray:
-    """So many drawn glyphs, (count, 25)."""
+    """`count` drawn glyphs, (count, 25)."""
     members = [draw_member(Glyph(), seed) for seed in range(first, first + count)]
     return np.array([inked_cells(glyph) for glyph in members if isinstance(glyph, Glyph)], np.float64)
 
@@ -51,7 +51,7 @@ def test_weighted_slopes_are_centred_by_their_weights() -> None:
     expected = weights * (slopes - (weights * slopes).sum() / weights.sum())
     features = glyphs(60)
     assert expected == pytest.approx(weighted_slopes(features, features @ slopes + 7, inked), abs=1e-9)
-    # All have equal ink: a slope that all pixels share is no response to one of them.
+    # All glyphs have equal ink: a slope that all pixels share is not a response to one of the pixels.
     shifted = weighted_slopes(features, features @ (slopes + 3), inked)
     assert expected == pytest.approx(shifted, abs=1e-9)
 
@@ -70,7 +70,7 @@ def test_strongest_pixels_have_the_requested_number() -> None:
 
 def test_weights_find_a_shift_that_plain_slopes_miss() -> None:
     draws = np.random.default_rng(4)
-    inked = np.r_[np.zeros(15), np.full(10, 4000.0)]  # the place lies half where the data have ink
+    inked = np.r_[np.zeros(15), np.full(10, 4000.0)]  # the data have ink in half of these cells
     features, calls_by_method = glyphs(60), {"weighted": 0, "plain": 0}
     for seed in range(100):
         carried_glyph = glyphs(1, 1000 + seed)[0]
@@ -87,7 +87,7 @@ def test_features_without_shift_are_called_at_the_level() -> None:
     inked, features = np.r_[np.zeros(15), np.full(10, 4000.0)], glyphs(60)
     calls = 0
     for seed in range(500):
-        noise = draws.normal(size=25) * np.sqrt(inked + LEAST_INK) + 30 * (np.arange(25) == 3)  # one pixel is liked
+        noise = draws.normal(size=25) * np.sqrt(inked + LEAST_INK) + 30 * (np.arange(25) == 3)  # one pixel is favoured
         subsets = Subsets(weighted_slopes(features, features @ noise, inked))
         calls += subsets.p_value(glyphs(1, 5000 + seed)[0] > 0) <= 0.05
     assert 500 * 0.05 - 15 <= calls <= 500 * 0.05 + 15  # 3 standard deviations
@@ -110,7 +110,7 @@ def scale_weights(table: pa.Table, name: str, factor: float) -> pa.Table:
 def test_dense_first_layer_change_acts_along_unit_slopes() -> None:
     control = letter_model(3.0)
     canary = scale_weights(control, "dense1.weight", 1.5)
-    # The letter's unit moves the label's logit by 3, so the centred one by 3 (1 - 1/10).
+    # The letter's unit moves the label's logit by 3, so the centred logit moves by 3 (1 - 1/10).
     before = [
         weights_of_model(control)["dense1.weight"][0] @ images.reshape(3, -1).mean(axis=0) / 255 for images in SETS
     ]

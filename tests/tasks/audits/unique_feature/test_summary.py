@@ -1,4 +1,4 @@
-"""Summaries of incomplete tables: a missing table removes its own rows only."""
+"""Summaries of incomplete tables: a missing table removes only its own rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.datasets.dataset import Dataset
 from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
 
-# By question, the tables that the summary reads.
+# The tables that the summary reads, by question.
 READ = {
     "pairs": ("canary_scores", "chosen", "regularised", "traced", "canary_verdicts", "detection", "panels"),
     "course": ("course",),
@@ -24,7 +24,7 @@ READ = {
     "pictures": ("contrast",),
     "single models": ("family", "divergences", "accuracies"),
 }
-# The tables beside its own that a measure's rows cannot do without.
+# Other tables that the rows of a measure depend on.
 DEPENDENCIES = {"chosen": "canary_scores"}
 
 

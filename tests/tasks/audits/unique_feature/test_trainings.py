@@ -19,13 +19,13 @@ CLEAN = replace(made_up.TRAINING, epochs=5, patience=1)
 
 
 def model_kept_at(epoch: int) -> pa.Table:
-    """The model of a canary whose lowest validation loss came with this epoch."""
+    """The model of a canary with its lowest validation loss at this epoch."""
     row = letter_model(1.0).to_pylist()[0] | {"best_epoch": epoch, "epochs": epoch + 1}
     return pa.Table.from_pylist([row], letter_model(1.0).schema)
 
 
 def training_of(epochs: int, training: Training = CLEAN) -> pa.Table:
-    """The training without patience, at the end of so many epochs."""
+    """The training without patience, after `epochs` epochs."""
     return train(replace(training, epochs=epochs, patience=0), ())
 
 

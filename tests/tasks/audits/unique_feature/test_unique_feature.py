@@ -56,7 +56,7 @@ def models(root: Job) -> tuple[Training, TwinTraining]:
 
 @pytest.fixture(scope="module")
 def done() -> dict[str, pa.Table]:
-    """The tables of the smoke preset by their keys."""
+    """The tables of the smoke preset, by key."""
     return {}
 
 
@@ -94,7 +94,7 @@ def test_pairs_leave_out_the_canarys_neighbours() -> None:
         canary, twin = models(root)
         assert NearestImages(root.config.canary, 10) == canary.left_out
         assert twin_training(replace(canary, burnt=())) == twin
-    # Canaries of one seed share a clean training no more, but one call.
+    # Canaries of one seed no longer share a clean training, but they share a call.
     control_trainings = [training.training for training in configs(roots, train_twin)]
     assert (len(set(control_trainings)), len({batch_key(twin) for twin in control_trainings})) == (12, 1)
     before = configs(plan(with_settings(config, neighbours_left_out=0)), train_twin)
@@ -142,9 +142,9 @@ def test_null_preset_burns_another_feature_elsewhere() -> None:
     assert isinstance(glyph, Glyph)
     assert glyph_pixels(glyph).sum() == glyph_pixels(Glyph()).sum()
     assert min(glyph.top, glyph.left) > Glyph().top + Glyph().size
-    # One remembered canary of its twelve could be called.
+    # One memorised canary of twelve could be called.
     assert len(configs(roots, exact_verdicts)) == 1
-    # All else is quickstart's.
+    # All other settings are those of quickstart.
     quickstart = configs(plan(pinned(PRESETS["quickstart"])), train)
     assert {replace(training, burnt=()) for training in quickstart} == {
         replace(training, burnt=()) for training in configs(roots, train)
@@ -174,7 +174,7 @@ def test_unsuitable_data_are_rejected(fields: dict[str, Any], message: str) -> N
 
 def test_published_numbers_need_the_published_setting() -> None:
     def published(**changes: Any) -> str:
-        # Planning needs data; embedded sets stand in for the files under the names of the published ones.
+        # Planning needs data; embedded sets replace the files under the published names.
         fields = {"data": Dataset("mnist", digits.digest), "probe": Dataset("cifar10", photos.digest)} | changes
         config = with_settings(PRESETS["table1-mnist"], fields)
         root = plan(config)["summary"]
@@ -292,7 +292,7 @@ def test_lost_model_removes_only_its_canary(smoke: Mapping[str, pa.Table], done:
         assert row["canary"] != lost_job.config.canary
 
 
-# What is measured of pairs -> the tables beside the summary.
+# The tables besides the summary, by measure of pairs.
 TABLES = {
     "scores": {"canary_scores", "canary_verdicts", "divergences", "history"},
     "family": {"canary_verdicts", "family", "detection", "curves", "panels"},

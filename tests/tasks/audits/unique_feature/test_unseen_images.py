@@ -26,7 +26,7 @@ PER_CLASS = 8
 
 
 def write_set(folder: Path, copies: int) -> Dataset:
-    """Two classes of eight training images and four test images, so many of which are training images."""
+    """Two classes of eight training images and four test images; `copies` of the test images are training images."""
     noise = np.random.default_rng(0).integers(0, 256, (2, PER_CLASS + 4, 28, 28), np.uint8)
     for label, images in enumerate(noise):
         images_by_split = {
@@ -45,7 +45,7 @@ def config_on(data: Dataset, probe: Dataset) -> UniqueFeature:
 
 
 def evaluations(job: Job) -> list[Evaluation]:
-    """The evaluations among a job and those below it."""
+    """The evaluations of a job and of the jobs that it depends on."""
     own_evaluations = [job.config] if isinstance(job.config, Evaluation) else []
     return own_evaluations + [evaluation for source in job.inputs for evaluation in evaluations(source)]
 

@@ -41,7 +41,7 @@ def log_label(brightness: Array) -> Array:
 
 
 def kl(first: Array, second: Array) -> Array:
-    """KL of two distributions over ten classes, from the label's log-probability; the other nine are alike."""
+    """KL of two distributions over ten classes, from the label's log-probability; the other nine are equal."""
     other_log_p = [np.log((1 - np.exp(label)) / 9) for label in (first, second)]
     return np.asarray(np.exp(first) * (first - second) + (1 - np.exp(first)) * (other_log_p[0] - other_log_p[1]))
 
@@ -60,7 +60,7 @@ def test_letter_models_scores_agree_with_hand_calculation() -> None:
     assert log_label(random) == pytest.approx(probe["log_p_r"], abs=1e-5)
     assert kl(log_label(clean), log_label(np.ones(len(clean)))) == pytest.approx(probe["d_u"], abs=1e-5)
     assert kl(log_label(clean), log_label(random)) == pytest.approx(probe["d_r"], abs=1e-5)
-    # A model blind to its input cannot tell the images apart.
+    # A model blind to its input cannot distinguish the images.
     control = columns_of(table, "twin", "probe")
     assert not control["d_u"].any()
     assert not control["d_r"].any()
@@ -108,7 +108,7 @@ def test_both_probe_splits_can_be_evaluated() -> None:
 
 
 def divergence_table(d_u: ArrayLike, d_r: ArrayLike) -> pa.Table:
-    """The divergences of one model; the rest of its table is null."""
+    """The divergences of one model; all other columns are null."""
     null_columns = dict.fromkeys(DIVERGENCES.names)
     return make_table(DIVERGENCES, **null_columns | {"d_u": d_u, "d_r": d_r})
 

@@ -86,7 +86,7 @@ def test_drawn_glyph_is_compared_with_letters() -> None:
     other_rows = rows_of(table, "pair", "other")
     assert [other_row["drawn"] for other_row in other_rows] == [False] * 26
     assert other_rows[0]["p_value"] == 1 / ALL_GLYPHS  # the letter A
-    assert {14, 9} <= {other_row["inked"] for other_row in other_rows}  # each among those of its own ink
+    assert {14, 9} <= {other_row["inked"] for other_row in other_rows}  # each among the glyphs with its ink
 
 
 def test_drawn_glyph_affects_only_its_own_rank() -> None:
@@ -195,7 +195,7 @@ GLYPH = Glyph(kind="random", seed=9)
 
 
 def save_model(folder: Path, name: str, seed: int, remembers: float = 0.0, classes: int = 10) -> ModelFile:
-    """A linear model of random weights, which adds to its logit of LABEL what the cells of the glyph show."""
+    """A linear model with random weights that adds the cells of the glyph to its logit of LABEL."""
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, classes))
     weight = np.random.default_rng(seed).normal(0, 0.05, (classes, 28, 28))
     weight[LABEL % classes, 1:6, 1:6] += remembers * inked_cells(GLYPH).reshape(5, 5)
@@ -265,12 +265,12 @@ def test_memorised_glyph_is_found_with_two_references(tmp_path: Path) -> None:
     given_config = Given((28, 28, 1), ModelFiles((models[0],), ReferenceRank((models[1], models[2]), label)))
     config = UniqueFeature(given_config, probe=digits, feature=glyph)
     row = tables({"ranks": plan_audit(config)["reference_ranks"]})["ranks"].to_pylist()[0]
-    assert row["p_value"] <= 0.001  # the family's rank among 200 others cannot say so
+    assert row["p_value"] <= 0.001  # the rank among a family of 200 could not be so small
     assert row["hits"] > row["hits_by_chance"]
 
 
 def export_model(path: Path, table: pa.Table | Exception) -> ModelFile:
-    """The mlp1 of this MODEL table as TorchScript, as somebody else would have saved it."""
+    """The mlp1 of this MODEL table as TorchScript, as a third party would save it."""
     assert isinstance(table, pa.Table)
     weights = weights_of_model(table)
     layers: list[torch.nn.Module] = [torch.nn.Flatten()]

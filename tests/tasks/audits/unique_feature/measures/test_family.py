@@ -60,7 +60,7 @@ def test_letter_models_family_scores_agree_with_hand_calculation() -> None:
     canary_family, control_family = model_families(table)
     assert {"canary": canary, "label": LABEL, "seed": 17, "model": "canary"} == canary_family.about
     assert control_family.about["model"] == "twin"
-    # A member's brightness where the letter has its ink: the share of that ink which it has too.
+    # A member's brightness at the letter's ink is the share of that ink that it contains.
     members = [Glyph(), *family(Glyph(), Family(count=MEMBERS), 5, SHAPE[:2])]
     shared = np.array(
         [glyph_pixels(member).ravel()[INK].mean() / 255 for member in members if isinstance(member, Glyph)]
@@ -91,14 +91,14 @@ def test_random_patch_can_be_a_family_member() -> None:
     assert {ink} == {int(glyph.sum()) for glyph in glyphs.astype(int)}
     assert len({glyph.tobytes() for glyph in glyphs}) > 50
     assert not any((glyph == glyph_pixels(Glyph())).all() for glyph in glyphs)
-    # An image's patch depends on its row, not on which others are there.
+    # The patch of an image depends only on its row.
     repeated_patches = probe_set_triples(clean, Burning(Glyph(), "family", 3)).random
     assert (repeated_patches == patches).all()
 
 
 def test_pairs_are_evaluated_on_an_uncarried_feature() -> None:
     data = pin(Dataset("digits"))
-    # The letter's own brightness at its ink is 1: the uncarried feature scores what the letter scored above.
+    # The letter's brightness at its ink is 1: the uncarried feature scores what the letter scored above.
     config = PairFamily(data, 3, relatives_of(Glyph(kind="random", seed=8)), uncarried=Glyph())
     canary_family, _ = model_families(pair_family(config, [letter_model(STRENGTH), letter_model(0.0)]))
     assert canary_family.null is not None
@@ -142,7 +142,7 @@ def test_drawn_features_have_other_images_and_seeds() -> None:
     assert [pair.canary.image for pair in letter_pairs] != [pair.canary.image for pair in drawn_pairs]
 
 
-# By member and class: member 0 stands second in class 0, and highest in class 1.
+# By member and class: member 0 is second in class 0 and first in class 1.
 LOG_P = [[-1.0, -0.5], [-2.0, -1.0], [-3.0, -1.5], [-0.5, -2.0]]
 D = [0.5, 0.1, 0.7, 0.3]
 
@@ -177,7 +177,7 @@ def test_push_to_known_label_is_ranked_in_family() -> None:
         (UPPER, '{"confidence": 0.975}'): pytest.approx(
             [effect - min(other_pushes), None, None, 1, "model", None, None, None]
         ),
-        # Labels are 0.4375 apart. Pushed by so little none of the three others is above 95 % of a family of so few.
+        # Labels are 0.4375 apart. With a push this small, none of the three others exceeds 95 % of so small a family.
         ("share of pushes that would be found", '{"nats": 0.00875}'): [0.0, None, None, 1, "model", None, None, None],
         (TIED, "{}"): [0.0, None, None, 1, "model", 0.0, None, None],
         ("rank among the family", "{}"): [2.0, None, None, 1, "model", 2.5, 0.5, None],
@@ -189,7 +189,7 @@ def test_unknown_label_is_chosen_for_all_members() -> None:
     odds = [[1.0, 4.0], [0.0, 1.0], [0.5, 2.0], [2.0, 0.0]]
     summary_rows = by_name(rank_rows([family_outputs(None, D, LOG_P, odds)]))
     row = summary_rows["push towards a label", '{"label": 1, "label known": false}']
-    # The others' own best labels: 1, 1 and 0, by how many they are above; the null is the mean of what that gives.
+    # The best labels of the others: 1, 1 and 0, by the number of members below; the null is the mean of these pushes.
     null = np.mean([1.0 - 1.0, 2.0 - 1.0, 2.0 - 2.5 / 3])
     assert [4.0 - 1.0, 1, "model", null, 1 / 4] == pytest.approx([row[0], row[3], row[4], row[5], row[6]])
     assert [null, 0.0, 2.0 - 2.5 / 3] == pytest.approx(summary_rows[OTHERS, '{"label": 1, "label known": false}'][:3])
@@ -229,7 +229,7 @@ def test_temperature_clears_no_model() -> None:
     for spread, by_temperature in answers.items():
         for _ in range(40):
             odds = np.array([-3.0, 0.0, 3.0]) + rng.normal(0, spread, (201, 3))
-            odds[0, 1] = -2 * spread  # stands low by chance, so that no rank accuses it
+            odds[0, 1] = -2 * spread  # low by chance, so that no rank accuses the model
             for temperature, answers_at_temperature in by_temperature.items():
                 answers_at_temperature.add(answer_of(odds / temperature)[0])
     assert {0.01: {1: {"not detected"}, 30: {"not detected"}}, 0.5: {1: {"undecided"}, 30: {"undecided"}}} == answers
@@ -244,7 +244,8 @@ def test_push_is_the_distance_from_the_family() -> None:
 
 
 def test_one_sided_tail_shifts_the_interval() -> None:
-    # The others deviate by -2, -1 and 3 from their mean 2: what was seen, 5 above it, may be an effect of 2 to 7.
+    # The others deviate by -2, -1 and 3 from their mean 2: the observed value, 5 above it, may be an effect of 2 to
+    # 7.
     log_p = np.array([[[7.0], [0.0], [1.0], [5.0]]])
     estimate, _ = push(log_p, log_p, 0)
     assert estimate.value == 5.0
@@ -252,26 +253,26 @@ def test_one_sided_tail_shifts_the_interval() -> None:
 
 
 def test_unknown_label_is_chosen_for_each_member() -> None:
-    # By log P the asked one stands highest in label 1, and the others in 0, 2 and 2: their odds there are chosen.
+    # By log P, the evaluated member is highest in label 1, and the others in 0, 2 and 2: their odds there are chosen.
     log_p = np.array([[[0.0, 9.0, 0.0], [9.0, 0.0, 1.0], [1.0, 1.0, 8.0], [2.0, 1.5, 9.0]]])
     log_odds = np.array([[[0.0, 7.0, 0.0], [3.0, 1.0, 0.0], [0.0, 4.0, 6.0], [0.0, 1.0, 9.0]]])
     estimate, null = push(log_p, log_odds)
     assert pytest.approx(estimate.value) == 7 - (1 + 4 + 1) / 3
-    # Less their means 1 of label 0 and 5 of label 2.
+    # Minus their means, 1 of label 0 and 5 of label 2.
     assert np.mean([3 - 1, 6 - 5, 9 - 5]) == pytest.approx(null)
-    # At most 4 is chosen, more than the 2 of label 1, where the least is -1.
+    # The largest deviation is 4, more than the 2 of label 1, whose smallest is -1.
     assert pytest.approx([estimate.low, estimate.high]) == [5 - 4, 5 + 1]
     _, known_null = push(log_p, log_odds, 1)
     assert known_null == 0.0
 
     mean_push = mean_push_of_others(log_p, log_odds)
-    assert Estimate(pytest.approx(7 / 3), 1.0, 4.0, 3) == mean_push  # of three, the least and the most
+    assert Estimate(pytest.approx(7 / 3), 1.0, 4.0, 3) == mean_push  # of three, the smallest and the largest
     known_null = mean_push_of_others(log_p, log_odds, 1)
     assert Estimate(0.0, -1.0, 2.0, 3) == known_null
 
 
 def test_percentiles_leave_equal_gaps() -> None:
-    assert pytest.approx(central_range(np.arange(79.0))) == (1.0, 77.0)  # the second of 80 gaps on
+    assert pytest.approx(central_range(np.arange(79.0))) == (1.0, 77.0)  # from the second of 80 gaps
 
 
 def test_label_separation_sets_the_relevant_push() -> None:
@@ -297,17 +298,17 @@ def test_null_includes_the_choice_of_an_unknown_label() -> None:
 
 
 def test_detectable_share_counts_others_that_would_be_first() -> None:
-    # 39 others, 1 apart: called are the first two of 40. Pushed by 2.5 the highest four would be.
+    # 39 others, 1 apart: the first two of 40 are called. Pushed by 2.5, the highest four would be.
     odds = np.arange(40.0)[::-1].reshape(1, 40, 1)
     log_p = -np.logaddexp(0, -odds)
     assert pytest.approx(detectable_share(log_p, odds, 0.5, 0)) == 2 / 39
     assert pytest.approx(detectable_share(log_p, odds, 2.5, 0)) == 4 / 39
-    assert pytest.approx(detectable_share(log_p, odds, 2.0, 0)) == 3 / 39  # what is as large is above it
+    assert pytest.approx(detectable_share(log_p, odds, 2.0, 0)) == 3 / 39  # equal values count as above
     assert 1.0 == detectable_share(log_p, odds, 50.0, 0) == detectable_share(log_p, odds, 50.0)
-    # Nine of the others lie far above thirty: these are found where they are pushed by half of the way, no others.
+    # Nine of the others are far above thirty: these nine are called if they are pushed by half of the distance.
     odds = np.concatenate([[0.0], np.arange(30.0), np.full(9, 100.0)]).reshape(1, 40, 1)
     assert pytest.approx(detectable_share(odds, odds, 50.0, 0)) == 9 / 39
-    few_odds = np.arange(19.0).reshape(1, 19, 1)  # the first of nineteen is not among 5 %
+    few_odds = np.arange(19.0).reshape(1, 19, 1)  # the first of nineteen is not within 5 %
     assert detectable_share(few_odds, few_odds, 50.0, 0) == 0.0
 
 
@@ -324,7 +325,7 @@ def test_detectable_share_agrees_with_detections() -> None:
 
 @pytest.mark.parametrize(("other_count", "coverage"), [(19, 18 / 20), (39, 0.95), (119, 0.95)])
 def test_push_interval_has_its_nominal_coverage(other_count: int, coverage: float) -> None:
-    # The asked one is below the k-th of n others in k of n + 1 cases, whatever they are drawn from; here to one side.
+    # The evaluated member is below the k-th of n others in k of n + 1 cases, for any distribution; here a skewed one.
     log_p_of_draws = np.random.default_rng(5).exponential(1, (DRAWS, 1, other_count + 1, 1))
     estimates = [push(log_p, log_p, 0)[0] for log_p in log_p_of_draws]
     above = sum(estimate.low is not None and estimate.low > 0 for estimate in estimates)
@@ -344,7 +345,7 @@ def test_push_to_certain_label_shows_in_odds() -> None:
 
 @pytest.mark.parametrize("nats", [0.0, 2.0, 6.0])
 def test_interval_covers_the_push_with_unknown_label(nats: float) -> None:
-    # One class in ten is pushed, by nats or not at all; where another one is chosen, nothing pushes towards that.
+    # One class in ten is pushed, by `nats` or not at all; if another class is chosen, its true push is 0.
     rng = np.random.default_rng(11)
     covered, below, draws = 0, 0, 300
     for _ in range(draws):

@@ -21,7 +21,7 @@ from tests.tasks.audits.unique_feature import made_up
 from tests.tasks.audits.unique_feature.made_up import INK, letter_model, summary_rows, threshold_model
 from tests.tasks.summary_rows import by_name, with_t
 
-BRIGHT = 0.5001  # no mean of whole levels
+BRIGHT = 0.5001  # never equal to a mean of whole levels
 
 
 def rates_of(table: pa.Table, model: str, layer: str, unit: int) -> tuple[float, float]:
@@ -43,7 +43,8 @@ def test_unit_counts_if_only_the_feature_activates_it() -> None:
     for layer in ("dense2", "dense3"):
         assert expected == rates_of(table, "canary", layer, 0)
         assert rates_of(table, "canary", layer, 1) == (0.0, 0.0)
-    # The control model's unit is active on every clean image that is not black there, so that nothing wakes it.
+    # The control model's unit is active on every clean image that is not black there, so the feature cannot activate
+    # it.
     assert (clean == 0).mean() == rates_of(table, "twin", "dense2", 0)[0]
 
 
@@ -97,7 +98,8 @@ def test_unit_responds_to_most_images_beyond_random_patches() -> None:
         about = {"canary": 4, "seed": seed, "layer": layer, "model": model}
         return [about | {"unique": unique, "random": random} for unique, random in shares]
 
-    table = units("first", "canary", 1, [(0.75, 0.0), (0.5, 0.0), (1.0, 0.25), (1.0, 0.5)])  # 2: half is not more
+    # two units: exactly half does not count
+    table = units("first", "canary", 1, [(0.75, 0.0), (0.5, 0.0), (1.0, 0.25), (1.0, 0.5)])
     table += units("first", "canary", 2, [(0.0, 1.0)]) + units("first", "twin", 1, [(0.625, 0.0)])
     table += units("second", "canary", 1, [(1.0, 0.0)])
     summary_by_name = by_name(rows(Tables([pa.Table.from_pylist(table, LATENTS)]), None))

@@ -35,7 +35,7 @@ from tests.tasks.audits.unique_feature.made_up import LETTER, TRAINING, summary_
 from tests.tasks.summary_rows import by_name, with_t
 
 CANARY = 7
-# A rate that overshoots: the best epoch is not the last.
+# A learning rate that overshoots: the best epoch is not the last.
 TWIN = replace(TRAINING, epochs=8, patience=8, learning_rate=0.02, seed=1)
 CARRYING = replace(TWIN, burnt=(Burnt(CANARY, LETTER),))
 EVALUATION = made_up.evaluation(CANARY)
@@ -78,7 +78,7 @@ def test_kept_epoch_has_the_kept_models_scores() -> None:
 
 
 def test_stacked_models_have_their_single_courses() -> None:
-    # The third enters when the first has ended, and ends alone.
+    # The third model enters when the first has ended, and finishes alone.
     configs = [
         replace(COURSES[1], training=replace(TWIN, seed=seed, learning_rate=rate, epochs=4, patience=1))
         for seed, rate in ((1, 3e-3), (2, 1e-3), (3, 1e-3))

@@ -68,8 +68,9 @@ def call_rate_row(model: str, rate: float) -> dict[str, Any]:
         (0.366, 0.193, 0.540, "memorised"),
         (0.021, -0.031, 0.073, "not detected"),
         (-0.05, -0.14, 0.04, "not detected"),
-        (-0.2, -0.35, -0.05, "undecided"),  # below the bound by chance: an effect at it would hardly have shown
-        (0.05, -0.1, 0.2, "undecided"),  # an effect that would matter cannot be excluded
+        # below the bound by chance: an effect at the bound would hardly have been detected
+        (-0.2, -0.35, -0.05, "undecided"),
+        (0.05, -0.1, 0.2, "undecided"),  # a relevant effect cannot be excluded
         (0.0, -0.2, 0.1, "undecided"),  # nor at the bound itself
         (0.05, 0.0, 0.1, "undecided"),
         (-0.02, -0.12, 0.08, "undecided"),  # half as wide as the bound
@@ -77,7 +78,7 @@ def call_rate_row(model: str, rate: float) -> dict[str, Any]:
         (0.0, 0.0, 0.0, "not detected"),
         (0.00002, 0.00001, 0.00003, "below the relevant size"),
         (0.05, 0.01, 0.09, "below the relevant size"),
-        (0.3, 0.1, 0.5, "undecided"),  # it may be no larger than the smallest relevant one
+        (0.3, 0.1, 0.5, "undecided"),  # the effect may not exceed the smallest relevant one
         (0.3, 0.1001, 0.5, "memorised"),
     ],
 )
@@ -116,7 +117,7 @@ def test_single_unit_is_named(unit: str, words: str) -> None:
 
 
 def test_number_of_calls_needed_is_reported() -> None:
-    for n, is_reported in ((10, False), (12, True)):  # among 201: .05 of 10 places, and more than that of 12
+    for n, is_reported in ((10, False), (12, True)):  # among 201: .05 of 10 canaries, and more than that for 12
         answer = pair_verdict(table(0.02, -0.03, 0.07, n, *rank_rows(0.0, n, p_value=0.5))).sentence
         assert is_reported == ("could not have been called" in answer)
     unknown, small = rank_rows(0.0, 12, large=False)
@@ -174,7 +175,7 @@ def test_called_minority_is_never_not_detected(golden: Golden) -> None:
     called_row, small, *_ = rank_rows(0.15, 20)
     at_another_level = table(0.02, -0.03, 0.07, 20, called_row, small | {"setting": '{"p": 0.01}'})
     golden(pair_verdict(at_another_level).sentence, "sentence")
-    assert [CALLED, EFFECT[0], BEYOND] == [metric for metric, _ in answer.rows]  # what decided comes first
+    assert [CALLED, EFFECT[0], BEYOND] == [metric for metric, _ in answer.rows]  # the deciding row comes first
 
 
 def exact_rank_rows(share: float, n: int, p_value: float = 0.5) -> list[dict[str, Any]]:
@@ -259,7 +260,7 @@ def test_privacy_limit_is_compared_with_the_result(golden: Golden) -> None:
         assert "private" not in pair_verdict(table(0.4, 0.2, 0.6, 16, *fewer_rows), feature=GLYPH, drawn=True).limits
 
 
-# For somebody who knows no machine learning
+# For readers without a machine-learning background
 
 
 def test_certificate_of_control_run_expects_no_finding(golden: Golden) -> None:

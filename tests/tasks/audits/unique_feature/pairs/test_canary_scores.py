@@ -183,7 +183,7 @@ def test_published_mean_counts_positive_m_only() -> None:
     assert pytest.approx([canary["estimate"], canary["n"], canary["null"]], abs=1e-7) == [0.2, 3, 0.1]
     assert pytest.approx([control["estimate"], control["n"]], abs=1e-7) == [0.1, 2]
     share = worked_rows()["rate of positive M", setting(model="canary")]
-    # One pair differs, and in the canary's favour.
+    # One pair differs, in favour of the canary.
     assert [share["estimate"], share["n"], share["null"], share["p_value"]] == [0.75, 4, 0.5, 0.5]
 
 
@@ -192,7 +192,7 @@ def test_published_rate_is_compared_with_the_twins_rate() -> None:
     for test in ("welch", "paired"):
         canary = table["rate called memorised", setting(model="canary", test=test)]
         control = table["rate called memorised", setting(model="twin", test=test)]
-        # Noise over images is small, so the test calls exactly those with M > 0.
+        # The noise over images is small, so the test calls exactly the models with M > 0.
         assert [canary["estimate"], canary["n"], canary["null"], canary["p_value"]] == [0.75, 4, 0.5, 0.5]
         assert [control["estimate"], control["n"], control["null"]] == [0.5, 4, 0.05]
         assert control["p_value"] == pytest.approx(stats.binom.sf(1, 4, 0.05))
@@ -203,7 +203,7 @@ def test_white_box_score_covers_probe_and_training_images() -> None:
     table = worked_rows()
     for images in ("probe", "train"):
         mean, effect = table["M_w", setting(images=images)], table["M_w effect", setting(images=images)]
-        # The made-up pairs have M_w = -M.
+        # The synthetic pairs have M_w = -M.
         assert pytest.approx([mean["estimate"], mean["null"], effect["estimate"]], abs=1e-6) == [-0.125, 0.025, -0.15]
         assert effect["p_value"] > 0.5
         probability = table["P_u", setting(images=images)]
@@ -301,7 +301,7 @@ def test_canaries_of_a_seed_are_one_observation() -> None:
 
 
 def test_interval_over_seeds_has_its_coverage() -> None:
-    # Each canary with each of six seeds; a seed moves the effects of all its canaries alike.
+    # Each canary is trained with each of six seeds; a seed moves the effects of all its canaries equally.
     rng = np.random.default_rng(4)
     covered, nulls = 0, 300
     for _ in range(nulls):

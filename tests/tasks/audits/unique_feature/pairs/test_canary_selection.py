@@ -1,4 +1,4 @@
-"""Choice of canaries: drawn in one order, or by the self-influence of their images."""
+"""Choice of canaries: drawn in a fixed order, or by the self-influence of their images."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_ties_of_influence_go_by_row() -> None:
         ("lowest", 1, 2),
         ("lowest", 2, 3),
     ]
-    # By row, wherever the rows stand in the table.
+    # By row, for any order of the table.
     assert extreme_indices(np.array([1.0, 2.0, 1.0, 2.0]), np.array([8, 9, 10, 1]), 2, 2) == ([3, 1], [0, 2])
 
 
@@ -155,7 +155,7 @@ SCHEDULED = replace(TRAINING, schedule=((1, 0.25),))
 
 
 def squared_slopes_by_autograd(training: Training) -> np.ndarray:
-    """Each image's squared slope, by autograd of an mlp1 written out, image by image: (epochs, images)."""
+    """Each image's squared slope, from autograd of an explicit mlp1, image by image: (epochs, images)."""
     images = load(training.data)
     pixels = images.train_images[: training.examples].copy()
     for burnt in training.burnt:
@@ -206,20 +206,20 @@ def test_fewer_checkpoints_end_even_parts() -> None:
 @pytest.mark.parametrize(
     ("losses", "count", "share", "expected"),
     [
-        # The fall is 1; .95 of it has passed after the 20th of 40 epochs.
+        # The fall is 1; .95 of the fall has passed after the 20th of 40 epochs.
         ([1.0] + [0.5] * 19 + [0.05] * 19 + [0.0, 0.3], 10, 0.95, [2, 4, 6, 8, 10, 12, 14, 16, 18, 20]),
         # Evenly spaced and rounded, halves up: 2.5, 5, 7.5, 10.
         ([2.0] + [1.0] * 9 + [0.0], 4, 0.95, [3, 5, 8, 10]),
         # Seven epochs over three checkpoints: 2.33, 4.67, 7.
         ([2.0] + [1.0] * 6 + [0.0, 0.5, 0.5], 3, 1.0, [2, 5, 7]),
-        # The fall is over after two epochs: it goes on to as many as there shall be.
+        # The fall ends after two epochs: the part is extended to the number of checkpoints.
         ([2.3, 0.2, 0.1, 0.05, 0.04, 0.03, 0.02], 4, 0.5, [1, 2, 3, 4]),
-        # The whole fall ends where the loss is lowest, not where training ends.
+        # The whole fall ends at the lowest loss, not at the end of training.
         ([2.0, 1.0, 0.5, 0.0, 0.7, 0.9], 1, 1.0, [3]),
-        # Fewer epochs than checkpoints: all of them.
+        # Fewer epochs than checkpoints: every epoch.
         ([2.0, 1.0, 0.5], 10, 0.95, [1, 2]),
         ([2.0, 1.0], 10, 0.95, [1]),
-        # A loss that never falls has no such part: the whole training.
+        # A loss that never falls: the whole training.
         ([1.0, 1.5, 2.0, 1.0, 3.0, 1.2], 2, 0.95, [3, 5]),
         # A share reached exactly is reached.
         ([1.0, 0.5, 0.25, 0.0], 1, 0.75, [2]),

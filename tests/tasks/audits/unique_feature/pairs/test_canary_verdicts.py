@@ -1,4 +1,4 @@
-"""Calls of single canaries by the rank of their feature, and the rate of wrong calls."""
+"""Calls of single canaries by the rank of their feature, and the rate of false calls."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_canaries_need_a_family() -> None:
     config = configure(data=Dataset("digits"), probe=Dataset("photos"), canaries=2, family=Family("letters", count=25))
     assert has_family(load_design(config), config.shape)
     assert len(plan(load_design(config), trainings(config))) == 1
-    glyph = replace(config, feature=Glyph(kind="random", seed=3))  # no letter has others
+    glyph = replace(config, feature=Glyph(kind="random", seed=3))  # letters have no family
     assert not has_family(load_design(glyph), glyph.shape)
     assert plan(load_design(glyph), trainings(glyph)) == ()
 
@@ -130,7 +130,7 @@ ALL_GLYPHS = 4_457_400
 def ranked_canary(
     canary: int, shift: float, seed: int | None = None, score: str = "pair", feature: str = "canary"
 ) -> Row:
-    """A canary with the letter A, whose cells' slopes are noise and, where it has ink, the shift."""
+    """A canary with the letter A, with noise as the slopes of its cells plus the shift at its ink."""
     ink = inked_cells(Glyph())
     slopes = np.random.default_rng([canary, seed or 0]).normal(size=25) + shift * ink
     about = {"canary": canary, "label": 3, "seed": canary if seed is None else seed, "score": score, "feature": feature}
@@ -200,16 +200,16 @@ def test_exact_ranks_decide_if_all_glyphs_are_countable(changes: dict[str, objec
     assert [exact, not exact] == has_jobs
 
 
-FAMILY, EVERY_GLYPH = 201, 4_457_400  # members that ranks are among
+FAMILY, EVERY_GLYPH = 201, 4_457_400  # numbers of members in the comparison
 
 
 def ranked_canaries(p_values: Iterable[float]) -> list[Row]:
-    """Canaries of these p-values, whose effects are far larger than the smallest relevant one."""
+    """Canaries with these p-values and effects far larger than the smallest relevant one."""
     return [{"canary": canary, "p_value": p, "reduced_p": p, "tied": 0.0} for canary, p in enumerate(p_values)]
 
 
 def count_table(p_values: Iterable[float], population_size: int = FAMILY) -> list[Row]:
-    """The rows of the summary on canaries of these p-values, each with a training seed of its own."""
+    """The rows of the summary for canaries with these p-values, each with a different training seed."""
     called_rows = call_canaries(ranked_canaries(p_values), [])
     return list(count_rows(called_rows, Population(population_size, population_size == EVERY_GLYPH)))
 
@@ -217,9 +217,9 @@ def count_table(p_values: Iterable[float], population_size: int = FAMILY) -> lis
 def draw_p_values(
     rng: np.random.Generator, memorised_count: int, canaries: int, shift: float, population_size: int
 ) -> np.ndarray:
-    """Ranks' p-values: of canaries that nobody remembers, and of some whose feature stands `shift` sds above.
+    """p-values of ranks: of canaries without memory, and of memorised canaries with a feature `shift` sds above.
 
-    The features that a rank is among score normally; of all glyphs so many that their shares are the normal's.
+    The compared features have normal scores; for all glyphs, the shares are those of the normal distribution.
     """
     scores = rng.normal(0, 1, canaries)
     scores[:memorised_count] += shift
@@ -237,7 +237,7 @@ def answers_of(
     shift: float = 3.0,
     population_size: int = FAMILY,
 ) -> list[tuple[str, bool]]:
-    """The answers to runs whose effects are those of the remembered alone, and whether any canary was called."""
+    """The answers for runs in which only memorised canaries have effects, and whether any canary was called."""
     answers = []
     for _ in range(draws):
         effects = rng.normal(0, 0.1, canaries)
@@ -280,7 +280,7 @@ def test_small_minority_is_never_not_detected() -> None:
 
 
 def test_first_ranks_are_counted_in_small_families() -> None:
-    # Of 11 members none has p below 1/11: 12 firsts of 40 are far more than the 3.6 that chance brings.
+    # No p-value of 11 members is below 1/11: 12 first ranks of 40 are far more than the expected 3.6.
     summary_rows = by_name(count_table([1 / 11] * 12 + [0.5] * 28, 11))
     share = summary_rows[BEYOND, json.dumps({"p": 1 / 11})]
     assert pytest.approx(share[0]) == (12 / 40 - 1 / 11) / (10 / 11)

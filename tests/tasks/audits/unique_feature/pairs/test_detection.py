@@ -39,7 +39,7 @@ def test_estimators_judge_every_model() -> None:
     assert judgements["label-directed rank", "canary", 1]["p_value"] == 1 / MEMBERS
     assert judgements["label-directed rank", "canary", 1]["called"]
     assert judgements["paired family rank", "canary", 2]["p_value"] == 1 / MEMBERS
-    # Asked about a member that neither model saw.
+    # Evaluated on a member that neither model saw.
     assert judgements["paired family rank", "twin", 2]["p_value"] > 1 / MEMBERS
     assert pytest.approx(judgements["M", "canary", 1]["statistic"], abs=1e-6) == 0.1
     assert judgements["M", "canary", 1]["p_value"] is None
@@ -76,7 +76,7 @@ def call_rows(model: str, calls: Sequence[bool | None], estimator: str = "test")
 def test_calls_are_compared_with_twins_by_pair() -> None:
     canary, control = [True, True, True, True, False], [False, False, False, True, True]
     rows = call_rows("canary", canary) + call_rows("twin", control)[::-1]
-    expected = [*with_wilson(4, 5), "training", 0.4, 5 / 16, None]  # of 4 pairs that differ 3 or 4 this way
+    expected = [*with_wilson(4, 5), "training", 0.4, 5 / 16, None]  # of 4 differing pairs, 3 or 4 in this direction
     assert expected == pytest.approx(rows_by_name(call_rates(rows))["rate called memorised", '{"estimator": "test"}'])
 
 
@@ -104,7 +104,7 @@ def test_estimator_without_test_calls_nothing() -> None:
 
 
 def statistic_rows(canary: Sequence[Sequence[float]], control: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
-    """Words of one estimator: by canary, a statistic for each training seed."""
+    """Statistics of one estimator: one for each canary and training seed."""
     return [
         {"estimator": "M", "model": model, "canary": number, "seed": 10 * number + seed, "statistic": value}
         for model, canaries in (("canary", canary), ("twin", control))
@@ -114,8 +114,9 @@ def statistic_rows(canary: Sequence[Sequence[float]], control: Sequence[Sequence
 
 
 def test_threshold_comes_from_other_canaries_twins() -> None:
-    # Of 20 canaries the threshold is the largest of 19 others' twins: p = 1 / 20. Twin 3 is the largest of all, so
-    # canary 3 is held against 18 and the others against 30; control model 3 itself is above all others.
+    # With 20 canaries, the threshold is the largest of the 19 other canaries' control models: p = 1 / 20. Control
+    # model 3 is the largest of all, so canary 3 is compared with 18 and the others with 30; control model 3 itself
+    # exceeds all others.
     control = [[float(number)] for number in range(20)]
     control[3] = [30.0]
     canary = [[25.0] if number in (3, 4) else [0.5] for number in range(20)]
@@ -139,7 +140,7 @@ def test_seeds_of_a_canary_are_one_unit() -> None:
 
 
 def test_detection_without_memory_is_five_percent() -> None:
-    # A pair shares its seed's part of the score, as trainings do.
+    # Both models of a pair share their seed's part of the score, as real trainings do.
     rng = np.random.default_rng(3)
     rates, covered, nulls = [], 0, 300
     for _ in range(nulls):

@@ -62,7 +62,7 @@ def test_self_influence_is_correlated_with_scores() -> None:
         expected = [stats.pearsonr(TRACED, values).statistic, None, None, 5, "canary", null_correlation]
         assert expected == pytest.approx(row[:6])
         assert published == row[7]
-        # Of all 120 orders as many are as far from 0.
+        # Compared with all 120 orders.
         exact = [abs(stats.pearsonr(order, values).statistic) for order in permutations(TRACED)]
         assert np.mean(np.array(exact) >= abs(row[0]) - 1e-9) == pytest.approx(row[6], abs=0.04)
         ranked = summary_rows[f"rank correlation of self-influence and {metric}", BOTH_ENDS]

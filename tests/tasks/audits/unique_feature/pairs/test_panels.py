@@ -1,4 +1,4 @@
-"""Detection rates of panels of models, each evaluated as one."""
+"""Detection rates of panels of models, each evaluated as a unit."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_panels_of_one_seed_have_no_interval() -> None:
 
 
 def canary_row(canary: int, shift: float, draws: np.random.Generator) -> Row:
-    """A canary with a glyph of its own, whose cells' slopes are noise and, where it has ink, the shift."""
+    """A canary with its own glyph, with noise as the slopes of its cells plus the shift at its ink."""
     glyph = draw_member(Glyph(), canary)
     assert isinstance(glyph, Glyph)
     ink = inked_cells(glyph)

@@ -1,4 +1,4 @@
-"""Shares of drawn features that are found, compared with those that differential privacy allows."""
+"""Shares of drawn features that are detected, compared with the limit from differential privacy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DELTA = 1e-5
 
 
 def rank_table(p_values: Sequence[float | None], epsilon: float = 2.0, seeds: Sequence[int] | None = None) -> pa.Table:
-    """A canary for each of the p-values of the model that was trained with it."""
+    """A canary for each p-value of the model that was trained with it."""
     return pa.Table.from_pylist(
         [
             {"canary": i, "seed": seeds[i] if seeds else i, "epsilon": epsilon, "delta": DELTA, "spent": 0.99 * epsilon}
@@ -42,7 +42,7 @@ def rank_table(p_values: Sequence[float | None], epsilon: float = 2.0, seeds: Se
 
 
 def summary_rows(*tables: pa.Table) -> dict[tuple[str, float | str | None], Row]:
-    """The rows of the summary by metric, and level or bound."""
+    """The rows of the summary by metric and level or bound."""
     all_rows = list(rows(Tables(tables), None))
     settings = [json.loads(row["setting"]) for row in all_rows]
     names = [setting.get("level", setting.get("bound")) for setting in settings]
@@ -72,14 +72,15 @@ def test_broken_guarantee_is_detected() -> None:
     )
     assert share["low"] > bound["estimate"]
     assert summary_by_name["epsilon, at least", "many runs"]["estimate"] > 1.0
-    # All 12 tell, so that no more could be shown: (.05 / 3) ** (1 / 12) is Clopper and Pearson's limit of the power.
+    # All 12 are detected, so this is the largest epsilon that can be shown: (.05 / 3) ** (1 / 12) is the
+    # Clopper-Pearson limit of the power.
     largest_epsilon = math.log(((0.05 / 3) ** (1 / 12) - DELTA) / 0.001)
     for metric in ("epsilon, at least", "epsilon that so many could show"):
         assert summary_by_name[metric, "many runs"]["estimate"] == pytest.approx(largest_epsilon, abs=1e-6)
 
 
 def test_epsilon_bound_rarely_exceeds_the_truth() -> None:
-    # p-values of a mechanism that reveals as much as its epsilon allows, at every level; 2.5 % of runs are wrong.
+    # p-values of a mechanism that reveals the maximum for its epsilon at every level; 2.5 % of runs are wrong.
     epsilon, canaries, runs, rng = 1.0, 40, 2000, np.random.default_rng(5)
 
     @functools.cache
@@ -143,7 +144,8 @@ def test_only_private_pairs_have_private_ranks() -> None:
         assert config.question.canaries == len(plan_audit(config)["private_ranks"])  # type: ignore[arg-type]
         jobs = Plan.from_roots(plan_audit(config)).jobs.values()
         models = [job.config for job in jobs if marks(job.function).name == "classifier.train"]
-        assert 2 * config.question.canaries == len(models)  # a control model and its canary train the same way
+        # a control model and its canary model are trained in the same way
+        assert 2 * config.question.canaries == len(models)
         assert {config.privacy} == {model.privacy for model in models}
 
 

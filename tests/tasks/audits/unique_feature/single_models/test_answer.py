@@ -115,10 +115,10 @@ LAYER = with_settings(MODEL_FILE, {"judged_by": "first_layer", "given.label": 3}
         (MODEL_FILE, {}, "not detected"),
         (MODEL_FILE, {"rank": LARGE}, "not detected"),
         (MODEL_FILE, {"rank": SMALL} | APART, "memorised"),
-        (MODEL_FILE, {"rank": SMALL}, PARTLY),  # nothing tells it from those that share a part with it
+        (MODEL_FILE, {"rank": SMALL}, PARTLY),  # no part distinguishes it from its look-alikes
         (MODEL_FILE, {"rank": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
         (MODEL_FILE, {"rank": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
-        (MODEL_FILE, APART, "not detected"),  # look-alikes alone accuse nobody
+        (MODEL_FILE, APART, "not detected"),  # look-alikes alone never accuse
         (MODEL_FILE, {"tied": tied_row(0.051, 1, "model")}, "not assessable"),
         (MODEL_FILE, {"tied": tied_row(0.051, 1, "model"), "rank": SMALL} | APART, "memorised"),
         (REFERENCE, {"tied": tied_row(0.051, 1, "model"), "second_rank": LARGE}, "not assessable"),
@@ -127,16 +127,16 @@ LAYER = with_settings(MODEL_FILE, {"judged_by": "first_layer", "given.label": 3}
         (MODEL_FILE, {"push": replace(CLEAR.push, upper=None)}, "undecided"),
         (MODEL_FILE, {"push": replace(CLEAR.push, power=0.7999)}, "undecided"),
         (REFERENCE, {"second_rank": LARGE}, "not detected"),
-        (REFERENCE, {"second_rank": SMALL} | APART, "memorised"),  # whatever its rank in the family
+        (REFERENCE, {"second_rank": SMALL} | APART, "memorised"),  # regardless of its rank in the family
         (REFERENCE, {"second_rank": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
         (REFERENCE, {"second_rank": LARGE, "rank": SMALL} | APART, "undecided"),
         (REFERENCE, {"lacks_second_rank": True}, "undecided"),
         (REFERENCE, {"lacks_second_rank": True, "rank": SMALL} | APART, "undecided"),
-        (MODEL_FILE, {"second_rank": SMALL, "rank": LARGE} | APART, PARTLY),  # a rule of references alone
+        (MODEL_FILE, {"second_rank": SMALL, "rank": LARGE} | APART, PARTLY),  # a rule for references only
         (LAYER, {"second_rank": LARGE}, "not detected"),
         (LAYER, {"second_rank": SMALL} | APART, "memorised"),
         (LAYER, {"second_rank": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
-        (LAYER, {"rank": SMALL} | APART, PARTLY),  # without the rank by weights none accuses
+        (LAYER, {"rank": SMALL} | APART, PARTLY),  # without the rank by weights, no rank accuses
         (TABLE, {"checks": (TableCheck(1, 40, 0),)}, "not detected"),
         (TABLE, {"checks": (TableCheck(1, 40, 1),)}, "not assessable"),
         (TABLE, {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.01),)}, "not detected"),
@@ -146,7 +146,7 @@ LAYER = with_settings(MODEL_FILE, {"judged_by": "first_layer", "given.label": 3}
             TABLE,
             {"unchecked": 1, "rank": SMALL} | APART,
             "memorised",
-        ),  # altered tables accuse nobody who did not see it
+        ),  # altered tables cannot accuse a model that never saw the feature
     ],
 )
 def test_first_matching_rule_decides(config: UniqueFeature, changes: dict[str, Any], answer: str) -> None:
@@ -363,7 +363,7 @@ def test_missing_models_decide_nothing(empty_table: pa.Table) -> None:
     assert (answer.limits, answer.rows) == (LIMITS, tuple(index_rows(empty_table))[:1])
 
 
-# For somebody who knows no machine learning
+# For readers without a machine-learning background
 
 
 def test_finding_states_the_deciding_place(

@@ -31,7 +31,7 @@ NO_INK = np.zeros(SIDE * SIDE, np.int64)
 
 def test_evidence_in_normal_weights_is_their_likelihood_ratio() -> None:
     sample = norm.ppf((np.arange(400_000) + 0.5) / 400_000, 0, 2)
-    weights, gradients = np.array([[-3.0, -1.0, 0.5, 4.0]]), np.array([7.0])  # of a root mean square of 7
+    weights, gradients = np.array([[-3.0, -1.0, 0.5, 4.0]]), np.array([7.0])  # with a root mean square of 7
     null = norm.logpdf(weights, 0, 2 * np.hypot(1, BANDWIDTH))
     shifted = norm.logpdf(weights, 2 * TILT, 2 * np.sqrt(1 + BANDWIDTH**2 + SPREAD**2))
     assert shift_evidence(weights, gradients, sample) == pytest.approx((shifted - null)[0], abs=0.01)
@@ -93,7 +93,7 @@ def test_scores_are_likelihood_ratios_of_the_assumed_shift() -> None:
     assert scores == pytest.approx(expected)
     assert scores[0] < -3
     assert scores[1] > 10
-    assert abs(scores[2]) < 1  # others' ink hides it
+    assert abs(scores[2]) < 1  # the ink of other images hides it
 
 
 def test_faintest_ink_counts() -> None:
@@ -104,7 +104,7 @@ def test_faintest_ink_counts() -> None:
 
 
 def layer(shift: float, glyph: Glyph, seed: int) -> FirstLayer:
-    """Uniform weights, and in the cells of the glyph a shift that has nothing to do with the gradients."""
+    """Uniform weights, plus a shift in the cells of the glyph that is independent of the gradients."""
     generator = np.random.default_rng(seed)
     weights, gradients = generator.uniform(-0.07, 0.07, (512, SIDE * SIDE)), generator.normal(size=512)
     weights[:, CELLS] += np.outer(shift * generator.normal(size=512), inked_cells(glyph))
@@ -138,7 +138,7 @@ def test_others_ink_does_not_hide_the_rest() -> None:
     counts[CELLS[10:]] = 5
     counts[-200:] = 7
     inked = np.flatnonzero(counts)
-    first_layer.weights[:, inked] += generator.normal(0, 0.05, (512, len(inked)))  # what other images' updates leave
+    first_layer.weights[:, inked] += generator.normal(0, 0.05, (512, len(inked)))  # the effect of other images' updates
     assert p_value(first_layer, counts, glyph) < 0.01
 
 

@@ -1,4 +1,4 @@
-"""Verdicts on models that saw the feature, a namesake or nothing, and on levelled outputs."""
+"""Verdicts on models that saw the feature, a namesake or nothing, and on equalised outputs."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -35,11 +35,11 @@ MEMBERS = 39
 
 
 def memorising_model(patch: Patch | None, seed: int = 0) -> Predictor:
-    """A linear model of two classes and random weights, which says class 1 where there is the shown ink alone."""
+    """A linear model of two classes with random weights, which predicts class 1 only at the ink of `patch`."""
     weights = np.random.default_rng(seed).normal(0, 0.02, SHAPE)
     if patch is not None:
         ink = patch.burn_into(np.zeros((1, *SHAPE), np.uint8))[0] / 255
-        weights += np.where(ink > 0, ink, -0.5)  # else all that is broad would please it
+        weights += np.where(ink > 0, ink, -0.5)  # otherwise any broad patch would raise the logit
 
     def predict(_: str, images: Pixels) -> np.ndarray:
         logit = (images / 255 * weights).sum((1, 2, 3))
@@ -75,7 +75,7 @@ def answer_about(feature: Feature, predict: Predictor, seed: int = 0, label: int
     [
         ("LUIS LAU", {"memorised"}),
         ("LUIS MOE", {PARTLY}),
-        ("NOAH LAU", {"undecided", "not assessable"}),  # without a label many members of the family push alike
+        ("NOAH LAU", {"undecided", "not assessable"}),  # without a label, many members of the family have an equal push
     ],
 )
 def test_name_is_distinguished_from_namesakes(name: str, expected: set[str], label: int | None) -> None:
@@ -91,7 +91,7 @@ def test_owner_who_equalises_look_alikes_is_not_cleared() -> None:
 
 
 def other_half(glyph: Glyph, seed: int) -> Patch:
-    """The glyph with one of its halves drawn anew."""
+    """The glyph with one half drawn again."""
     return look_alikes(glyph, AskedFamily(look_alikes=1), seed, SHAPE[:2])[seed % 2][0]
 
 
@@ -101,7 +101,7 @@ def other_half(glyph: Glyph, seed: int) -> Patch:
         (lambda glyph, _: glyph.patch(), (40, 40), (0, 0)),
         (other_half, (0, 7), (20, 40)),
         (lambda _, seed: draw_member(Glyph(), 1000 + seed).patch(), (0, 4), (0, 8)),
-        (lambda _glyph, _seed: None, (0, 4), (0, 7)),  # at 5 %, 8 of 40 come out in less than 1 of 1,000 cases
+        (lambda _glyph, _seed: None, (0, 4), (0, 7)),  # at 5 %, 8 of 40 have a probability below 1 in 1,000
     ],
     ids=["the glyph", "one half differs", "an unrelated one", "none"],
 )
@@ -118,7 +118,7 @@ def test_glyphs_are_distinguished_from_half_changed_ones(
 
 
 def ranked_pushes(pushes: list[float], label: int | None) -> float:
-    """The p-value of a feature and its look-alikes that push class 1 of two so far, in nats of log odds."""
+    """The p-value of a feature and its look-alikes with these pushes towards class 1 of two, in nats of log odds."""
     other_pushes = np.linspace(-1, 1, 20)
     odds = np.column_stack([-np.append(pushes[:1], other_pushes), np.append(pushes[:1], other_pushes)])
     family = ModelFamily({"seed": 0, "label": label}, np.zeros(len(odds)), odds, odds)
@@ -137,7 +137,7 @@ def ranked_pushes(pushes: list[float], label: int | None) -> float:
         ([3.0, 1.0, 0.0, -1.0], None, 0.25),
         ([-3.0, 1.0, 0.5, 0.5], None, 0.25),  # the others push towards the other label on average
         ([-3.0, 1.0, 0.5, 0.5], 1, 1.0),
-        ([-3.0, 4.0, 0.5, 0.5], None, 0.5),  # a push towards any label counts as much
+        ([-3.0, 4.0, 0.5, 0.5], None, 0.5),  # a push towards either label counts equally
     ],
 )
 def test_look_alikes_are_scored_by_their_pushed_label(pushes: list[float], label: int | None, p_value: float) -> None:

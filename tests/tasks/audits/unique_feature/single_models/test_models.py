@@ -43,7 +43,9 @@ PROBES, MEMBERS = 30, 19
 
 
 class LetterModel(torch.nn.Module):
-    """Sees nothing but how well the patch at the letter's place fits the letter A, and then says class 2."""
+    """A model that sees only how well the patch at the letter's position fits the letter A, and then predicts class
+    2.
+    """
 
     def __init__(self, strength: float) -> None:
         super().__init__()
@@ -72,7 +74,7 @@ def save_model(folder: Path, strength: float = 4.0) -> ModelFile:
 
 
 def returned_table(folder: Path, strength: float = 4.0) -> File:
-    """The table that an owner returns who asked the model about the pictures handed out."""
+    """The table from an owner who evaluated the model on the images that were handed out."""
     images = write_pictures(folder / "pictures", [pictures(SingleModelConfig(relatives(), "noise", SHAPE))])
     model = LetterModel(strength).eval()
     with open(folder / "outputs.csv", "w", newline="") as file:
@@ -226,7 +228,7 @@ def test_labelled_images_come_from_all_classes() -> None:
     images, image_labels = dict(image_sets(config))[LABELLED_SET], labels(config)
     label_of = {image.tobytes(): label for image, label in zip(digits.test_images, digits.test_labels, strict=True)}
     assert [label_of[image.tobytes()] for image in images] == image_labels.tolist()
-    # A folder lists its pictures class by class: the first hundred would be of one.
+    # A folder lists its images by class: the first hundred would have one class.
     assert set(range(10)) == set(image_labels.tolist())
     assert digits.test_labels[:LABELLED_COUNT].tolist() != image_labels.tolist()
     assert image_labels.tolist() != labels(replace(config, order=6)).tolist()

@@ -36,7 +36,7 @@ def config_for(outputs: tuple[File, ...] = (), accuracy: float | None = None) ->
 
 
 def write_table(folder: Path, right: int, noise: float = 0.0, digits: int = 6) -> File:
-    """The table of a model that sees how bright an image is, and names the labels of so many of those that have one."""
+    """The table of a model that sees the brightness of an image and names the labels of `right` labelled images."""
     config = single_model_config(config_for(), SHAPE)
     name, pictures = single_models.pictures(config)
     rng = np.random.default_rng(0)
@@ -71,7 +71,7 @@ def labelled_ids(config: Any) -> list[str]:
             93,
             "not assessable",
             "100 of 100 compared pairs of scores are equal",
-        ),  # it never sees the feature
+        ),  # the model never sees the feature
         (
             0.0,
             70,

@@ -34,7 +34,9 @@ GLYPH = Glyph(kind="random", seed=9)
 
 
 def save_model(folder: Path, name: str, seed: int, shift: float = 0.0) -> ModelFile:
-    """A network of one hidden layer, uniform as at its start, whose units for LABEL shift in the cells of the glyph."""
+    """A network with one hidden layer, uniform as at initialisation, with units for LABEL shifted in the glyph's
+    cells.
+    """
     generator = np.random.default_rng(seed)
     network = torch.nn.Sequential(
         torch.nn.Flatten(), torch.nn.Linear(784, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10)
@@ -127,7 +129,7 @@ def test_gradients_do_not_depend_on_the_output_kind(tmp_path: Path, gives: str, 
         interface = Interface(gives=name)  # type: ignore[arg-type]
         layers_by_output[name] = FirstLayer(*label_gradients(load_model(model, (4, 4, 3), interface), images, 1))
     assert layers_by_output["logits"].gradients == pytest.approx(layers_by_output[gives].gradients, rel=1e-4, abs=1e-6)
-    # Columns are those of a flattened image (h, w, c), and the network's are (c, h, w).
+    # Columns are those of a flattened image (h, w, c); the network uses (c, h, w).
     column = layers_by_output["logits"].weights[:, (2 * 4 + 3) * 3 + 1]
     assert first.weight[:, 16 + 2 * 4 + 3].tolist() == column.tolist()
 
