@@ -20,7 +20,7 @@ from tasks.audits.unique_feature.pairs.panels import Panels, panels
 from tasks.contract.job import NoSettings
 from tasks.numerics.statistics import proportion
 from tests.tasks.audits.unique_feature.made_up import pair, summary_rows, trained_family
-from tests.tasks.summary_rows import rows_by_model as rows_by_name
+from tests.tasks.summary_rows import by_name as rows_by_name
 from tests.tasks.summary_rows import with_wilson
 
 MEMBERS = 41

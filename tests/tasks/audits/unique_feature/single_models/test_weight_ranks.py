@@ -27,7 +27,7 @@ from tasks.models.networks import architecture_of, weights_of_model
 from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
 from tests.tasks.audits.unique_feature.made_up import LABEL, letter_model
-from tests.tasks.audits.unique_feature.measures.test_exact_ranks import exported
+from tests.tasks.audits.unique_feature.measures.test_exact_ranks import export_model
 
 DIGITS = pin(Dataset("digits"))
 GLYPH = Glyph(kind="random", seed=9)
@@ -109,7 +109,7 @@ def test_words_are_ranked_among_family_and_look_alikes(files: dict[str, ModelFil
 
 def test_exported_network_has_its_tables_first_layer(tmp_path: Path) -> None:
     model, images = letter_model(2.0), load(DIGITS).test_images[:5]
-    loaded_model = load_model(exported(tmp_path / "letter.pt", model), (28, 28, 1), Interface(batch=2))
+    loaded_model = load_model(export_model(tmp_path / "letter.pt", model), (28, 28, 1), Interface(batch=2))
     weights, gradients = label_gradients(loaded_model, images, LABEL)
     expected = trained_first_layer(architecture_of(model), weights_of_model(model), images, LABEL)
     assert expected.weights.tolist() == weights.tolist()
