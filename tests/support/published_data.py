@@ -81,6 +81,6 @@ def acdc(folder: Path, patients: int = 6) -> None:
     groups = ("DCM", "HCM", "MINF", "NOR", "RV")
     lines = ["patient,tesla"]
     for number in range(1, patients + 1):
-        test_acdc.written(folder / "training", number, groups[number % 5], test_acdc.volume(number), packed=False)
+        test_acdc.write_patient(folder / "training", number, groups[number % 5], test_acdc.volume(number), packed=False)
         lines.append(f"{number},{'1.5' if 3 * number <= 2 * patients else '3'}")
     (folder / "field_strengths.csv").write_text("\n".join([*lines, ""]))
