@@ -151,7 +151,7 @@ class Model:
         assert all(count <= self.harms[key] for key, count in self.found.items())
         assert all(count <= 1 + self.harms[key] for key, count in self.computed.items())
         assert schedule.on_gpus == sum(call.gpus > 0 for call in self.flying.values())
-        assert (not self.flying and (self.stopped or not (sendable or self.elsewhere))) == schedule.over
+        assert (not self.flying and (self.stopped or not (sendable or self.elsewhere))) == schedule.is_over
 
     # What happens
 
@@ -245,7 +245,7 @@ class Model:
             if not self.flying:
                 break
             self.answer(0, ["done"])
-        assert self.schedule.over
+        assert self.schedule.is_over
         assert not self.flying
         hopeless: set[str] = set()
         for key in self.plan.jobs:  # what it waits for comes before it

@@ -66,7 +66,7 @@ def test_what_goes_wrong_is_told_in_a_line(event: dict[str, Any], said: str | No
 def test_without_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SECONDS", 0.05)
     lines: list[str] = []
-    with watching(live=False, tell=lines.append) as observe:
+    with watching(live=False, print_line=lines.append) as observe:
         observe(PLANNED)
         before = len(lines)
         deadline = 100
@@ -83,7 +83,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end(monk
 def test_a_slow_step_before_the_jobs_is_told_once_and_a_quick_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LOOK", 0.01)
     lines: queue.Queue[str] = queue.Queue()
-    with watching(live=False, tell=lines.put) as observe:
+    with watching(live=False, print_line=lines.put) as observe:
         observe({"event": "step", "step": "reading data", "time": "2000-01-01T00:00:00+00:00"})  # long ago
         assert lines.get(timeout=HANGING) == "reading data"
         observe({"event": "step", "step": "planning", "time": "2999-01-01T00:00:00+00:00"})
@@ -109,7 +109,7 @@ def test_the_line_names_the_phase_and_the_time_left() -> None:
 
 @pytest.mark.parametrize("event", [{}, {"event": "done"}, {"event": "planned"}, {"event": "of another version"}])
 def test_an_event_that_nobody_understands_is_passed_over(event: dict[str, Any]) -> None:
-    with watching(live=False, tell=lambda line: None) as observe:
+    with watching(live=False, print_line=lambda line: None) as observe:
         observe(event)
 
 
@@ -117,7 +117,7 @@ def test_a_closed_pipe_is_no_trouble_to_the_run() -> None:
     def broken(line: str) -> None:
         raise BrokenPipeError
 
-    with watching(live=False, tell=broken) as observe:
+    with watching(live=False, print_line=broken) as observe:
         observe(PLANNED)
         observe(failed(error="ValueError: no"))
 

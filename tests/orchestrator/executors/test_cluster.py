@@ -18,7 +18,7 @@ from orchestrator.executors.cluster import (
     MEMORY_GRAIN,
     OTHER,
     Machine,
-    Sent,
+    SentCall,
     calls_with_slots,
     gpu_selector,
     gpu_types,
@@ -140,15 +140,15 @@ def test_what_is_no_address_is_said_with_the_forms_that_are(address: str) -> Non
 
 
 def test_calls_run_in_the_order_in_which_they_were_sent_as_far_as_there_are_places() -> None:
-    sent = [Sent(call("double", 1.0, first=number)) for number in range(1, 5)]
+    sent = [SentCall(call("double", 1.0, first=number)) for number in range(1, 5)]
     assert [(each.number, seconds) for each, seconds in calls_with_slots(sent, 2, 0, now=10.0)] == [(1, 0.0), (2, 0.0)]
     del sent[0]
     assert [(each.number, seconds) for each, seconds in calls_with_slots(sent, 2, 0, now=15.0)] == [(2, 5.0), (3, 0.0)]
 
 
 def test_calls_on_gpus_take_their_parts_of_these_and_no_processor() -> None:
-    halves = [Sent(replace(call("on_gpu", 1.0, first=number), gpus=0.5)) for number in range(1, 5)]
-    sent = [*halves, Sent(call("double", 1.0, first=5)), Sent(call("double", 1.0, first=6))]
+    halves = [SentCall(replace(call("on_gpu", 1.0, first=number), gpus=0.5)) for number in range(1, 5)]
+    sent = [*halves, SentCall(call("double", 1.0, first=5)), SentCall(call("double", 1.0, first=6))]
     assert [each.number for each, _ in calls_with_slots(sent, 1, 1, now=0.0)] == [1, 2, 5]
     assert [each.number for each, _ in calls_with_slots(sent, 2, 0, now=0.0)] == [5, 6]
 

@@ -95,7 +95,7 @@ def test_every_ready_job_is_sent_whatever_the_numbers(gpus: int, sharers: int) -
 def test_one_call_for_each_gpu_is_on_its_way_once_they_are_measured() -> None:
     assert GpuPacking().calls_in_flight(2) == 2
     assert GpuPacking(stack=8, sharers=3).calls_in_flight(2) == 2 * 3 + 2
-    assert GpuPacking(stack=8, most=1).calls_in_flight(1) == 1  # where nothing waits, as in this process
+    assert GpuPacking(stack=8, sharer_limit=1).calls_in_flight(1) == 1  # where nothing waits, as in this process
 
 
 def test_as_many_parts_fit_on_a_gpu_as_calls_are_to_share_it() -> None:

@@ -379,7 +379,7 @@ def given(store: Store, number: int) -> list[bytes]:
 def test_a_job_may_go_on_from_the_checkpoints_before_it_the_nearest_first(store: LocalStore) -> None:
     store.write_state(key(7), b"near")
     store.write_state(key(9), b"far")
-    (outcome,) = of(store, item(1, Asked(1), task="link", before=(key(7), key(8), key(9))))
+    (outcome,) = of(store, item(1, Asked(1), task="link", earlier_keys=(key(7), key(8), key(9))))
     assert isinstance(outcome, Done)
     assert given(store, 1) == [b"near", b"far"]
     assert {key(7), key(9)} == store.states()  # nobody wanted its own
@@ -395,7 +395,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_serves(tmp_path: Pat
             return b"far"
 
     store = Torn(tmp_path / "store", True)
-    call = Call(1, "toys", (item(1, Asked(1), task="link", before=(key(7), key(8), key(9))),))
+    call = Call(1, "toys", (item(1, Asked(1), task="link", earlier_keys=(key(7), key(8), key(9))),))
     told = f"the state is torn; {key(1)[:12]} continues from an earlier one, or starts again"
     assert (told,) == perform(call, store).messages
     assert given(store, 1) == [b"far"]
@@ -414,7 +414,7 @@ def test_each_of_several_leaves_its_own_checkpoint(store: LocalStore) -> None:
     store.write_state(key(9), b"before the second")
     both = (
         item(1, Asked(1), task="links", leaves=True),
-        item(2, Asked(2), task="links", leaves=True, before=(key(9),)),
+        item(2, Asked(2), task="links", leaves=True, earlier_keys=(key(9),)),
     )
     assert [Done, Done] == [type(each) for each in of(store, *both)]
     assert [store.state(key(each)) for each in (1, 2)] == [b"left by 1", b"left by 2"]

@@ -177,7 +177,7 @@ def test_a_call_that_is_ended_comes_back_as_lost_and_the_others_go_on(
     holding: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
     monkeypatch.setattr("orchestrator.executors.ray.BEGUN_SECONDS", 0.0)
-    monkeypatch.setattr(holding, "_own", own)  # whether others may be using the cluster
+    monkeypatch.setattr(holding, "_is_private", own)  # whether others may be using the cluster
     (one, seconds), (other, _) = holding.running()
     assert (one.number, other.number) == (1, 2)
     assert seconds >= 0.0
@@ -196,7 +196,7 @@ def test_a_call_that_is_ended_comes_back_as_lost_and_the_others_go_on(
 
 
 def test_a_call_that_had_not_begun_when_it_was_to_be_ended_is_sent_again(holding: RayExecutor, tmp_path: Path) -> None:
-    holding._cpus_there = 4  # as it would be if others took two of them
+    holding._cpu_count = 4  # as it would be if others took two of them
     third = holding.running()[2][0]
     holding.end(third, "it was ended")
     assert list(holding.wait(1.0)) == []
@@ -210,7 +210,7 @@ def test_a_call_whose_worker_does_not_even_end_is_given_up(
 ) -> None:
     monkeypatch.setattr("orchestrator.executors.ray.END_SECONDS", 0.0)
     monkeypatch.setattr("ray.cancel", lambda reference, force: None)  # as if it never heard
-    monkeypatch.setattr(holding, "_own", True)
+    monkeypatch.setattr(holding, "_is_private", True)
     one = holding.running()[0][0]
     holding.end(one, "it was ended")
     assert [Lost(key_of(1), "it was ended", died=True)] == outcomes(list(holding.wait(0.0)))

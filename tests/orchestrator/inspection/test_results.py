@@ -47,7 +47,7 @@ def test_columns_that_vary_together_with_others_stand_beside_those_that_tell_cel
     store = open_store(tmp_path / "store")
     report = start(resolve_cells(Spec("toys", "three")), store, HERE)
     found = results.read(Journal(store.folder("runs", report.run)), store, "summary")
-    assert (found.varied, found.alongside) == (("run", "label"), ("parts", "first"))
+    assert (found.varied, found.redundant_columns) == (("run", "label"), ("parts", "first"))
     taken = report.table("summary")
     assert taken.select(found.table.schema.names).equals(found.table)
     assert taken.equals(results.export(Journal(store.folder("runs", report.run)), store, "summary").table)

@@ -365,4 +365,4 @@ def test_a_single_log_is_read_as_it_stands_up_to_a_position(cells: tuple[Journal
 
 def test_what_the_cells_did_before_there_was_a_sweep_is_not_the_sweeps(cells: tuple[Journal, Journal]) -> None:
     cells[0].append([at(0, "started"), at(1, "finished"), at(5, "started")])
-    assert kinds(MergedLog(cells, since=at(4, "")["time"])) == [("started", "")]
+    assert kinds(MergedLog(cells, start_time=at(4, "")["time"])) == [("started", "")]

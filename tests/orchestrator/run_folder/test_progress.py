@@ -59,23 +59,23 @@ def test_what_this_run_took_counts_more_than_what_earlier_runs_took() -> None:
 def test_kinds_that_nobody_has_timed_make_it_the_least_that_is_left() -> None:
     left = TimeLeft({"train": (2, None), "measure": (5, None)})
     left.ready(0.0, 1)
-    assert (left.seconds(0.0), left.whole) == (None, False)
+    assert (left.seconds(0.0), left.is_complete) == (None, False)
     left.done("train", 4.0, 4.0)
-    assert (left.seconds(4.0), left.whole) == (4.0, False)
+    assert (left.seconds(4.0), left.is_complete) == (4.0, False)
     left.done("measure", 1.0, 5.0)
-    assert left.whole
+    assert left.is_complete
     left.drop("train")
     for _ in range(4):
         left.drop("measure")
-    assert (left.seconds(5.0), left.whole) == (0.0, True)
+    assert (left.seconds(5.0), left.is_complete) == (0.0, True)
 
 
 def test_kinds_that_never_ran_here_count_with_their_price_scaled_by_what_others_took_of_theirs() -> None:
     left = TimeLeft({"train": (4, None), "tune": (2, None), "measure": (1, None)}, {"train": 10.0, "tune": 30.0})
     left.ready(0.0, 1)
-    assert (left.seconds(0.0), left.whole) == (100.0, False)  # nothing is known of the measure
+    assert (left.seconds(0.0), left.is_complete) == (100.0, False)  # nothing is known of the measure
     left.drop("measure")
-    assert left.whole
+    assert left.is_complete
     left.done("train", 20.0, 20.0)  # twice the price
     assert left.seconds(20.0) == 3 * 20.0 + 2 * 60.0
 
@@ -85,7 +85,7 @@ def test_a_result_that_is_lost_is_work_again() -> None:
     left.ready(0.0, 1)
     left.done("train", 10.0, 10.0)
     assert left.seconds(10.0) == 0.0
-    left.again("train")
+    left.add("train")
     assert left.seconds(10.0) == 10.0
 
 
@@ -109,7 +109,7 @@ def test_jobs_done_and_failed_are_counted_beside_what_was_stored() -> None:
     for event in (PLANNED, done(), done(), FAILED):
         tally.take(event)
     assert (tally.planned, tally.stored, tally.done, tally.failed) == (10, 2, 2, 1)
-    assert tally.there == 4
+    assert tally.stored_now == 4
 
 
 def test_a_result_that_is_gone_counts_again_once_it_is_computed_again() -> None:
@@ -117,11 +117,11 @@ def test_a_result_that_is_gone_counts_again_once_it_is_computed_again() -> None:
     gone = {"event": "missing", "key": "f" * 64, "task": "a.summary", "inputs": ["k" * 64]}
     for event in (PLANNED, done(), gone, gone):  # two readers find the same
         tally.take(event)
-    assert tally.there == 2
+    assert tally.stored_now == 2
     tally.take(done())
-    assert tally.there == 3
+    assert tally.stored_now == 3
     tally.take({"event": "damaged", "key": "k" * 64, "task": "net.train", "problem": "a flipped bit"})
-    assert tally.there == 2
+    assert tally.stored_now == 2
 
 
 def test_models_per_minute_counts_what_jobs_say_they_trained_whatever_they_are_called() -> None:
@@ -141,11 +141,11 @@ def test_the_time_left_follows_from_what_jobs_took_and_how_many_ran_at_a_time() 
     clock = Clock()
     tally = RunProgress(clock)
     tally.take({"event": "planned", "run": "a-1", "planned": 10, "stored": 0, "tasks": {"net.train": 10}})
-    assert tally.left is None
+    assert tally.seconds_left is None
     clock.now += 10.0
     for _ in range(4):
         tally.take(done(seconds=5.0))  # 20 s of work in 10 s: two at a time
-    assert tally.left == 15.0  # 6 jobs of 5 s, two at a time
+    assert tally.seconds_left == 15.0  # 6 jobs of 5 s, two at a time
 
 
 def test_the_phase_is_the_step_before_the_jobs_then_the_trainings_then_the_measures() -> None:
@@ -177,7 +177,7 @@ def test_the_times_of_the_events_count_and_not_when_they_are_read() -> None:
     for _ in range(3):
         tally.take(done())
     tally.take({"event": "finished", "run": "a-1", "time": "2026-11-21T10:01:30.000+00:00"})
-    assert (tally.elapsed, tally.over) == (90.0, True)
+    assert (tally.elapsed, tally.has_ended) == (90.0, True)
     assert tally.models_per_minute == 2.0
 
 
@@ -185,7 +185,7 @@ def test_another_start_counts_from_nothing() -> None:
     tally = RunProgress(Clock())
     for event in (PLANNED, done(), FAILED, {"event": "interrupted"}, PLANNED | {"event": "started", "stored": 3}):
         tally.take(event)
-    assert (tally.stored, tally.done, tally.failed, tally.over) == (3, 0, 0, False)
+    assert (tally.stored, tally.done, tally.failed, tally.has_ended) == (3, 0, 0, False)
 
 
 def test_results_that_were_stored_are_counted_by_the_start_or_by_their_events_whichever_are_more() -> None:

@@ -50,7 +50,7 @@ def test_two_drivers_leave_each_result_in_one_part(store: Store) -> None:
     woken.publish(keys[:70])
     other.publish(keys[:100])
     woken.publish(keys[:75])
-    other.publish(keys, look=True)
+    other.publish(keys, reads_parts=True)
     woken.publish(keys)
     assert list(range(150)) == numbers(folder)
 
@@ -96,7 +96,7 @@ def test_a_result_that_is_gone_is_left_out_and_said_and_the_others_are_published
 
 
 def test_nothing_is_made_where_there_is_nothing_to_publish(store: Store, tmp_path: Path) -> None:
-    tables.Publisher(tmp_path / "parts", "toys-1", store, ["ab" * 32]).publish(set(), look=True)
+    tables.Publisher(tmp_path / "parts", "toys-1", store, ["ab" * 32]).publish(set(), reads_parts=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
 
 

@@ -173,12 +173,12 @@ def test_a_result_that_was_removed_makes_a_decided_run_an_interrupted_one(store:
 
 def test_more_pairs_go_on_from_the_first_ones_and_may_decide(store: Store, tmp_path: Path) -> None:
     asked = Spec("toys", set={"first": 20, "level": 0.05, "parts": 5, "folder": str(tmp_path)})
-    few = start([replace(cell(replace(ASKED, parts=5, folder=str(tmp_path))), asked=asked)], store, HERE)
+    few = start([replace(cell(replace(ASKED, parts=5, folder=str(tmp_path))), spec=asked)], store, HERE)
     assert few.state == "finished"
     journal = Journal(Path(store.location) / "runs" / few.run)
     longer = with_more_pairs(journal, 12)
-    assert longer.asked is not None
-    assert {**asked.set, "parts": 12} == longer.asked.set
+    assert longer.spec is not None
+    assert {**asked.set, "parts": 12} == longer.spec.set
     more = start([longer], store, HERE)
     assert (more.state, more.jobs["done"]) == ("decided", 3)
     assert {1} == set(computed(tmp_path).values())

@@ -86,7 +86,7 @@ def test_a_result_that_is_stored_though_its_write_is_refused_counts_in_the_progr
 
     monkeypatch.setattr(LocalStore, "write", write_and_refuse)
     report = run(store, progress.take)
-    assert (report.state, report.jobs["done"], progress.there) == ("paused", 1, 1)
+    assert (report.state, report.jobs["done"], progress.stored_now) == ("paused", 1, 1)
     assert counts(store, report, capsys) == ("1 of 7", "1 of 7")
 
 

@@ -63,7 +63,7 @@ def test_inputs_come_before_their_readers_and_all_is_sent_once() -> None:
     plan = a_plan(3)
     schedule = Schedule(plan, set())
     assert list(plan.jobs) == [key for call in drain(schedule) for key in call]
-    assert schedule.over
+    assert schedule.is_over
     assert set(plan.jobs) == schedule.done
 
 
@@ -99,14 +99,14 @@ def test_a_failed_job_is_final_and_the_rest_goes_on() -> None:
     drain(schedule, lambda key: Failed(key, "ValueError: no", "...") if key == bad else done(key))
     assert {bad} == set(schedule.failed)
     assert len(schedule.done) == 2
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_with_fail_fast_nothing_is_sent_after_a_failure() -> None:
     plan = a_plan(3)
     schedule = Schedule(plan, set(), fail_fast=True)
     assert len(drain(schedule, lambda key: Failed(key, "ValueError: no", "..."))) == 1
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_a_lost_worker_does_not_lose_its_jobs() -> None:
@@ -217,7 +217,7 @@ def test_a_store_that_refuses_is_a_pause_and_loses_nothing() -> None:
     answer(schedule, first, lambda key: Refused(key, "No space left on device"))
     assert schedule.next() is None
     answer(schedule, second)
-    assert schedule.over
+    assert schedule.is_over
     assert schedule.paused == "No space left on device"
     assert set(keys(second)) == schedule.done
     assert not schedule.failed
@@ -231,7 +231,7 @@ def test_a_missing_input_opens_its_producer_again_and_its_reader_waits() -> None
     assert call is not None
     answer(schedule, call, lambda key: Missing(key, (gone,)))
     assert [[gone], [summary]] == drain(schedule)
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_other_readers_of_a_missing_input_wait_too() -> None:
@@ -265,7 +265,7 @@ def test_what_many_readers_find_damaged_is_computed_again_once_and_no_reader_fai
     again = drain(schedule)
     assert [base] == again[0]
     assert sorted(others) == sorted(key for call in again[1:] for key in call)
-    assert ({}, set(plan.jobs), 1, True) == (schedule.failed, schedule.done, schedule.damaged, schedule.over)
+    assert ({}, set(plan.jobs), 1, True) == (schedule.failed, schedule.done, schedule.damaged, schedule.is_over)
 
 
 def test_what_a_reader_found_before_its_input_was_computed_again_is_old() -> None:
@@ -317,7 +317,7 @@ def test_a_result_that_is_damaged_again_and_again_is_set_aside_itself_and_its_re
     assert f"was missing or damaged {REOPENED} times" in schedule.failed[base].error
     assert schedule.damaged == REOPENED
     assert calls == 2 * REOPENED + REOPENED - 1
-    assert (set(), True) == (schedule.done, schedule.over)
+    assert (set(), True) == (schedule.done, schedule.is_over)
 
 
 def test_a_result_that_is_damaged_less_often_is_not_set_aside() -> None:
@@ -354,7 +354,7 @@ def test_the_halves_of_a_lost_call_wait_for_an_input_that_was_opened_again() -> 
     answer(schedule, other, lambda key: Missing(key, (base,)))
     again = drain(schedule)
     assert ([base], sorted(others)) == (again[0], sorted(key for call in again[1:] for key in call))
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_a_retry_that_is_due_is_held_back_when_its_input_is_opened_again() -> None:
@@ -380,7 +380,7 @@ def test_a_result_whose_input_is_the_link_before_it_too_is_computed_again() -> N
     assert call is not None
     answer(schedule, call, lambda key: Missing(key, (after,)))
     assert [[before], [after], [summary]] == drain(schedule)
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_jobs_left_to_another_run_are_taken_when_they_arrive_or_reclaimed_when_it_dies() -> None:
@@ -389,12 +389,12 @@ def test_jobs_left_to_another_run_are_taken_when_they_arrive_or_reclaimed_when_i
     schedule = Schedule(plan, set())
     schedule.defer([first, second, summary])
     assert [[third]] == drain(schedule)
-    assert not schedule.over
+    assert not schedule.is_over
     schedule.take_over_results([first])
     assert schedule.next() is None
     schedule.reclaim([second, summary])
     assert [[second], [summary]] == drain(schedule)
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_what_failed_earlier_in_the_run_is_not_sent_again() -> None:
@@ -516,7 +516,7 @@ def test_another_group_of_the_same_task_shares_gpus_as_the_one_before_did() -> N
     assert ([10, 10], {2}) == (sizes(calls), {call.sharers for call in calls})
     answer(schedule, calls[0], taught(busy=0.5))
     answer(schedule, calls[1], taught(busy=0.5))
-    assert schedule.over
+    assert schedule.is_over
 
 
 def test_towards_the_end_calls_become_smaller_and_all_is_sent() -> None:
@@ -530,7 +530,7 @@ def test_towards_the_end_calls_become_smaller_and_all_is_sent() -> None:
     assert found[:6] == [80, 80, 80, 80, 80, 72]
     assert sorted(found, reverse=True) == found
     assert set(plan.jobs) == schedule.done
-    assert schedule.over
+    assert schedule.is_over
     assert schedule.on_gpus == 0
 
 
@@ -619,7 +619,7 @@ def test_a_link_is_sent_once_the_one_before_it_has_ended_with_what_it_may_go_on_
     sent = []
     while call := schedule.next():
         assert schedule.next() is None
-        sent += [(item.key, item.before, item.leaves) for item in call.items]
+        sent += [(item.key, item.earlier_keys, item.leaves) for item in call.items]
         answer(schedule, call)
     assert [
         (first, (), True),
@@ -643,11 +643,11 @@ def test_links_after_a_failed_one_are_never_sent_and_other_chains_go_on() -> Non
     first, second, third, *others, _ = plan.jobs
     schedule = Schedule(plan, set())
     drain(schedule, lambda key: Failed(key, "ValueError: no", "") if key == second else done(key))
-    assert schedule.over
+    assert schedule.is_over
     assert {second} == set(schedule.failed)
     assert {first, *others} == schedule.done
     again = Schedule(plan, schedule.done, failed=schedule.failed)
-    assert (again.next(), again.over) == (None, True)
+    assert (again.next(), again.is_over) == (None, True)
     assert third not in again.done
 
 

@@ -40,8 +40,8 @@ from orchestrator.spec.specification import Spec
         ("log(1e-4..1e-2)", float, Range(1e-4, 1e-2, log=True)),
         ("-1..1", float, Range(-1.0, 1.0)),
         ("0.1..0.5", float, Range(0.1, 0.5)),
-        ("4..64", int, Range(4, 64, whole=True)),
-        (" log( 4..64 ) ", int, Range(4, 64, log=True, whole=True)),
+        ("4..64", int, Range(4, 64, is_whole_number=True)),
+        (" log( 4..64 ) ", int, Range(4, 64, log=True, is_whole_number=True)),
     ],
 )
 def test_a_domain_is_read(written: object, of: type | None, read: object) -> None:
@@ -75,7 +75,7 @@ def test_a_value_from_a_range_has_as_many_digits_as_matter_and_stays_inside() ->
     assert Range(1e-4, 1e-2).round_value(0.00034567891) == 0.000346
     assert Range(0.1243, 0.2).round_value(0.12431) == 0.1243  # not below its end
     assert Range(0.1, 0.1236).round_value(0.12359) == 0.1236
-    assert Range(4, 64, whole=True).round_value(7) == 7
+    assert Range(4, 64, is_whole_number=True).round_value(7) == 7
 
 
 def test_a_grid_has_as_many_points_as_its_values_make() -> None:
@@ -103,7 +103,7 @@ def test_a_range_of_a_field_takes_the_type_of_the_field() -> None:
     ).space
     assert {
         "learning_rate": Range(1e-4, 1e-2, log=True),
-        "epochs": Range(2, 8, whole=True),
+        "epochs": Range(2, 8, is_whole_number=True),
         "privacy.epsilon": Range(1.0, 8.0),
     } == found
     assert (

@@ -76,7 +76,7 @@ def stop_clock(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch, seconds: float, beats: Mapping[str, float] | None = None
 ) -> None:
     """Stop the store's clock so long after the claim, and each driver's last beat so long after it."""
-    written = bucket.objects("claims")[-1].written.timestamp()
+    written = bucket.objects("claims")[-1].write_time.timestamp()
     last = {token: written + after for token, after in (beats or {}).items()}
     monkeypatch.setattr(claims, "_time", lambda _: (written + seconds, last))
 
