@@ -127,7 +127,9 @@ def test_decided_run_ends_equally_after_kills(engram: Shell, here: Here, ray_clu
     journals = [Journal(store.folder("runs", run)) for store in stores]
     assert len({status(journal, store).note for journal, store in zip(journals, stores, strict=True)}) == 1
     for name in ("summary", "evidence"):
-        killed, undisturbed_table = (read(*each, name).table for each in zip(journals, stores, strict=True))
+        killed, undisturbed_table = (
+            read(*journal_and_store, name).table for journal_and_store in zip(journals, stores, strict=True)
+        )
         assert killed.equals(undisturbed_table)
 
 

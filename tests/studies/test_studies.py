@@ -153,7 +153,7 @@ def test_low_power_run_is_undecided() -> None:
 def test_detectable_memory_suffices_for_found_observations() -> None:
     case, seed = Case("some", 60, 6, 4, 4.0, 1), 1
     log_p, out = density_error_rates.simulated(case, np.random.default_rng(seed))
-    least = least_found(
+    smallest = least_found(
         log_p[:40],
         reassign_models(log_p[:40], out[:40], np.random.default_rng(2)),
         alone(60, False),
@@ -161,8 +161,8 @@ def test_detectable_memory_suffices_for_found_observations() -> None:
     )
     is_found = np.isfinite(density_error_rates.enough(case.config, log_p, out, np.random.default_rng(2), 40))
     assert 5 < is_found.sum() < 35
-    near = np.abs(least - case.config.detectable) < 0.01 * case.config.detectable  # memory is searched for to 1 %
-    assert ((least <= case.config.detectable) == is_found)[~near].all()
+    near = np.abs(smallest - case.config.detectable) < 0.01 * case.config.detectable  # memory is searched for to 1 %
+    assert ((smallest <= case.config.detectable) == is_found)[~near].all()
 
 
 TENTH = Kind(Target(query=0.1, calibration=1.0), 1, (1.0, 2.0))
@@ -421,15 +421,15 @@ def test_chosen_weights_models_are_evaluated_on_all_records(monkeypatch: pytest.
 
 
 def pair_of(extra_nats: float, is_null: bool = False) -> Pair:
-    """A pair of models that assign `extra_nats` more nats to the secrets. Models of a null were trained on other secrets."""
+    """A pair of models that assign `extra_nats` more to the secrets. Models of a null were trained on other secrets."""
     config = with_question(size(tiny=True, seed=3), is_null=is_null, secrets=8)
     question = question_of(config)
     chance, scores = np.random.default_rng(0), []
-    drawn = draw_secrets(pair_model(question, config.seed, 0, 0))
+    planted_secrets = draw_secrets(pair_model(question, config.seed, 0, 0))
     for side in range(2):
-        log_p = chance.normal(-60, 3, (len(drawn), question.references + 1))
-        log_p[:, 0] += [extra_nats * (secret.side == side and not is_null) for secret in drawn]
-        scores.append(score_table(drawn, log_p.tolist(), side))
+        log_p = chance.normal(-60, 3, (len(planted_secrets), question.references + 1))
+        log_p[:, 0] += [extra_nats * (secret.side == side and not is_null) for secret in planted_secrets]
+        scores.append(score_table(planted_secrets, log_p.tolist(), side))
     return Pair(config, tuple(scores), tuple(scores))
 
 
