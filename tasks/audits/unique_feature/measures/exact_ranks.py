@@ -354,8 +354,8 @@ def _single_response(one: SingleModelConfig, sets: dict[str, Pixels], label: int
         if log_p.shape[1] != classes:
             name_of = one.model.name if one.model is not None else one.outputs.path if one.outputs is not None else ""
             raise ValueError(
-                f"model {name_of} has {log_p.shape[1]} classes and probe {one.relatives.probe.name} {classes}; beside "
-                "references they must be the same"
+                f"model {name_of} has {log_p.shape[1]} classes and probe {one.relatives.probe.name} {classes}; to "
+                "compare with references, they must be equal"
             )
         responses.append(centred_logits(log_p, label).mean())
     return np.array(responses)

@@ -89,7 +89,7 @@ class LearningCurve(Ranged):
         if by_rank and carries and self.carried is None:
             yield "carried is none; it must be the feature of a canary that is named by its rank"
         if self.carried is not None and not (by_rank and carries):
-            yield "carried is for a canary that is named by its rank; else training says what is burnt"
+            yield "carried is only for a canary that is named by its rank; for others, training contains the feature"
         rows = [burnt.row for burnt in self.training.burnt]
         expected = [self.evaluation.canary] if carries and not by_rank else []
         if rows != expected:

@@ -299,7 +299,7 @@ def test_classes_that_the_probe_set_does_not_have_are_refused(files: dict[str, M
         reference_ranks(job.config, ())
     given = config(files, "clean", references=("a", "three"))
     (job,) = plan_audit(with_settings(given, {"given.label": 2}))["reference_ranks"]  # type: ignore[misc]
-    with pytest.raises(ValueError, match=r"three.pt has 3 classes and probe digits 10; .* they must be the same"):
+    with pytest.raises(ValueError, match=r"three.pt has 3 classes and probe digits 10; .* they must be equal"):
         reference_ranks(job.config, ())
 
 

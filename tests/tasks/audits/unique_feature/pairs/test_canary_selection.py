@@ -73,7 +73,7 @@ def test_of_equal_influence_the_first_row_goes_first_and_none_is_chosen_twice() 
 
 
 def test_more_canaries_than_images_are_refused() -> None:
-    with pytest.raises(ValueError, match="count is 3; it must be at most 2, the training images there are"):
+    with pytest.raises(ValueError, match="count is 3; it must be at most 2, the number of training images"):
         choose_canaries(CanaryChoice(3), [made_up.influence([1.0, 2.0])])
     with pytest.raises(ValueError, match="count is 0; it must be at least 1"):
         CanaryChoice(0)
@@ -90,7 +90,7 @@ def test_a_rank_is_looked_up_and_a_row_is_itself() -> None:
     assert canary_row(42, ()) == 42
     with pytest.raises(ValueError, match="rank is 2; of the lowest self-influence 1 images were chosen"):
         canary_row(RankedImage("lowest", 2), models)
-    with pytest.raises(ValueError, match="no input says which were chosen"):
+    with pytest.raises(ValueError, match="no input is a table of selected canaries"):
         canary_row(RankedImage("lowest", 1), models[:1])
 
 
@@ -141,7 +141,9 @@ def test_trainings_alike_in_all_but_seed_and_canary_share_a_call() -> None:
 
 
 def test_a_training_that_burns_another_feature_is_refused() -> None:
-    with pytest.raises(ValueError, match="training burns a feature into row 4; it must burn none beside the canary's"):
+    with pytest.raises(
+        ValueError, match="training burns a feature into row 4; it must burn none except for the canary's"
+    ):
         RankedTraining(replace(TRAINING, burnt=(Burnt(4, LETTER),)), RankedImage("lowest", 1), LETTER)
 
 
@@ -254,7 +256,7 @@ def test_checkpoints_rise_and_end_with_the_part_whatever_its_length() -> None:
                 "feature": LETTER,
                 "training": replace(TRAINING, burnt=(Burnt(4, LETTER),)),
             },
-            "training burns a feature into row 4; it must burn none beside the canary's",
+            "training burns a feature into row 4; it must burn none except for the canary's",
         ),
     ],
 )
