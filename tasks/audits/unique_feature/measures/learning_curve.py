@@ -149,8 +149,8 @@ def learning_curve_many(
 
     spec = replace(classifier.spec_of(configs[0].training, images), watch=watch)
     for index, outcome in train_by_index(spec, {index: followed.member for index, followed in courses.items()}):
-        ended = courses[index].error or outcome
-        yield index, ended if isinstance(ended, Exception) else _learning_curve_table(courses[index], ended)
+        result = courses[index].error or outcome
+        yield index, result if isinstance(result, Exception) else _learning_curve_table(courses[index], result)
 
 
 @task(version=2, name="unique_feature.course", gpus=1.0, many=learning_curve_many, batch_key=batch_key, trains=1)
