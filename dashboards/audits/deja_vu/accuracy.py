@@ -28,7 +28,7 @@ CORRECTED = "corrected"
 GIVEN_NAMES = dict(zip(NAMES, ("given encoder", "reference"), strict=True))
 SETS = {"A": "training images of the encoder", "B": "held-out images"}
 GIVEN_HEIGHT, GIVEN_GAP = 1.55, 0.6  # inches of a panel, and between two
-PERCENTAGES = Axis(limits=(0, 101), most=6)
+PERCENTAGES = Axis(limits=(0, 101), max_ticks=6)
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ def small_panels(variants: Sequence[Accuracies], percent: int, limits: tuple[flo
             panel_width,
             SMALL_HEIGHT,
         )
-        y_axis = Axis(limits=drawing.padded_limits(limits), most=3, worded=not column)
-        panels.append(_accuracy_panel(box, variant, percent, Axis(limits=(0, 101), most=3), y_axis, variant.title))
+        y_axis = Axis(limits=drawing.padded_limits(limits), max_ticks=3, has_tick_labels=not column)
+        panels.append(_accuracy_panel(box, variant, percent, Axis(limits=(0, 101), max_ticks=3), y_axis, variant.title))
     return panels
 
 
@@ -157,10 +157,13 @@ def _accuracy_layers(curves: dict[str, Curve], percent: int) -> list[Layer]:
     ]
 
 
-def highest_accuracy(drawn: Sequence[Accuracies]) -> float:
+def highest_accuracy(all_accuracies: Sequence[Accuracies]) -> float:
     """The highest accuracy or end of an interval."""
     ends = [
-        values for each in drawn for of_model in each.of_model.values() for values in (of_model.value, of_model.high)
+        values
+        for each in all_accuracies
+        for of_model in each.of_model.values()
+        for values in (of_model.value, of_model.high)
     ]
     return float(np.nanmax(np.concatenate(ends)))
 
@@ -185,7 +188,9 @@ def accuracy_of_given(table: pa.Table) -> Figure | None:
     percent = decisive_percent(rows)
     panels = {
         name: {
-            column: shown for column in GIVEN_NAMES if (shown := read_curve(_way_rows(rows, name), "percent", column))
+            column: column_curve
+            for column in GIVEN_NAMES
+            if (column_curve := read_curve(_way_rows(rows, name), "percent", column))
         }
         for name in SETS
     }
@@ -216,13 +221,13 @@ def accuracy_of_given(table: pa.Table) -> Figure | None:
     set_panels = [
         Panel(
             layout.wide_box(0.5 + step * (2 - number), GIVEN_HEIGHT),
-            _accuracy_layers(shown, percent),
+            _accuracy_layers(column_curve, percent),
             PERCENTAGES,
             y_axis,
             f"{name}: {SETS[name]}",
             small,
         )
-        for number, (name, shown) in enumerate(panels.items())
+        for number, (name, column_curve) in enumerate(panels.items())
     ]
     ends = [float(value) for values in (score.low, score.high) for value in values[~np.isnan(values)]]
     score_panel = Panel(

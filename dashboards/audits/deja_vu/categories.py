@@ -75,13 +75,13 @@ def categories(table: pa.Table) -> Figure | None:
             Panel(
                 layout.wide_box(LOWER + 0.95, UPPER),
                 lines,
-                Axis(limits=ends, ticks=ticks, grid=False, worded=False),
+                Axis(limits=ends, ticks=ticks, has_grid=False, has_tick_labels=False),
                 Axis("share", limits, 4),
             ),
             Panel(
                 layout.wide_box(0.5, LOWER),
                 [lambda axes: _draw_stacked_bars(axes, shares, places)],
-                Axis(AXIS_LABELS[field], ends, ticks=ticks, grid=False),
+                Axis(AXIS_LABELS[field], ends, ticks=ticks, has_grid=False),
                 Axis("share", (0, 1.02), 4),
             ),
         ],

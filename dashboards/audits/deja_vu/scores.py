@@ -54,7 +54,7 @@ class ScorePanel:
         return Panel(
             layout.wide_box(foot, STEP - 0.7),
             [*layers, curve(self.score, TARGET)],
-            Axis(AXIS_LABELS[self.field], x_limits, 6, whole=True),
+            Axis(AXIS_LABELS[self.field], x_limits, 6, integer_ticks=True),
             Axis(unit, y_limits, 4),
         )
 

@@ -124,7 +124,7 @@ def _compare_accuracies(cells: list[Cell], setting: str) -> Figure | None:
     if len(cells_with_data) < 2:
         return None
     titles = _cell_labels([cell for cell, _ in cells_with_data], LETTERS)
-    drawn = [
+    drawn_panels = [
         Accuracies(estimates.of_model, shorten(title, LETTERS))
         for (_, estimates), title in zip(cells_with_data[:MAX_SMALL_PANELS], titles, strict=False)
     ]
@@ -133,7 +133,7 @@ def _compare_accuracies(cells: list[Cell], setting: str) -> Figure | None:
         "The share named correctly by the percentage of most confident images: by the model that was trained on them "
         "and by the other model, mean of both directions, with 95 % intervals over images. Difference: the deja vu "
         f"score; vertical line: the decisive {percent} %. A panel is a cell, after its last epoch."
-        f"{layout.left_out_note(len(drawn), len(cells_with_data), 'cells')}"
+        f"{layout.left_out_note(len(drawn_panels), len(cells_with_data), 'cells')}"
     )
     alt = " ".join(f"{cell.name}: {estimates.describe(cell.percent)}." for cell, estimates in cells_with_data)
     return Chart(
@@ -141,8 +141,8 @@ def _compare_accuracies(cells: list[Cell], setting: str) -> Figure | None:
         f"How often is the object named, by {setting}?",
         caption,
         alt,
-        small_panels_height(len(drawn)) + legend.ROW + 0.1,
-        small_panels(drawn, percent, (0.0, highest_accuracy(drawn))),
+        small_panels_height(len(drawn_panels)) + legend.ROW + 0.1,
+        small_panels(drawn_panels, percent, (0.0, highest_accuracy(drawn_panels))),
         legend_entries(),
     ).figure()
 
@@ -152,31 +152,31 @@ def _compare_score_curves(cells: list[Cell], setting: str) -> Figure | None:
     cells_with_data = [(cell, scores) for cell in cells if (scores := cell.score_curve()) is not None]
     if len(cells_with_data) < 2 or max(len(scores.places) for _, scores in cells_with_data) < 2:
         return None
-    drawn = cells_with_data[:LINES]
+    drawn_cells = cells_with_data[:LINES]
     caption = (
-        f"The deja vu score at {drawn[0][0].percent} % after the evaluated epochs. Dashed line: 0, no memorisation. "
-        "Bands: 95 % intervals over images."
-        f"{layout.left_out_note(len(drawn), len(cells_with_data), 'cells')}"
+        f"The deja vu score at {drawn_cells[0][0].percent} % after the evaluated epochs. Dashed line: 0, "
+        "no memorisation. Bands: 95 % intervals over images."
+        f"{layout.left_out_note(len(drawn_cells), len(cells_with_data), 'cells')}"
     )
     alt = " ".join(
         f"{cell.name}: {scores.describe()} after epoch {scores.places[-1]:g}." for cell, scores in cells_with_data
     )
-    last = max(float(scores.places[-1]) for _, scores in drawn)
-    legend_columns = legend.columns([cell.name for cell, _ in drawn])
+    last = max(float(scores.places[-1]) for _, scores in drawn_cells)
+    legend_columns = legend.columns([cell.name for cell, _ in drawn_cells])
     panel = Panel(
         layout.wide_box(0.55, 2.2),
-        [level(0), *(curve(scores, look) for (_, scores), look in zip(drawn, drawing.SERIES, strict=False))],
-        Axis("epoch", drawing.padded_limits([0.0, last], 0.03), 6, whole=True),
-        Axis("deja vu score", axis_limits([scores for _, scores in drawn])),
+        [level(0), *(curve(scores, look) for (_, scores), look in zip(drawn_cells, drawing.SERIES, strict=False))],
+        Axis("epoch", drawing.padded_limits([0.0, last], 0.03), 6, integer_ticks=True),
+        Axis("deja vu score", axis_limits([scores for _, scores in drawn_cells])),
     )
     return Chart(
         "courses",
         f"When does memorisation appear, by {setting}?",
         caption,
         alt,
-        2.85 + legend.height(len(drawn), legend_columns),
+        2.85 + legend.height(len(drawn_cells), legend_columns),
         [panel],
-        legend.series([shorten(cell.name, 2 * legend.ENTRY) for cell, _ in drawn], linewidth=1.5, markersize=5),
+        legend.series([shorten(cell.name, 2 * legend.ENTRY) for cell, _ in drawn_cells], linewidth=1.5, markersize=5),
         legend_columns,
     ).figure()
 
@@ -229,17 +229,18 @@ def _describe_cells(rows: Rows) -> str:
 
 def _row_chart(name: str, title: str, caption: str, all_rows: Rows, looks: Looks, unit: str) -> Figure:
     """The estimates, a row for each cell, on a common scale with a line at 0."""
-    drawn = all_rows[: layout.MOST]
-    rows = layout.rows(_cell_labels([cell for cell, _ in drawn], layout.LETTERS), legend.ROW + 0.08)
+    drawn_rows = all_rows[: layout.MOST]
+    rows = layout.rows(_cell_labels([cell for cell, _ in drawn_rows], layout.LETTERS), legend.ROW + 0.08)
     layers: list[Layer] = [upright(0)]
     for index, (label, (colour, marker, _)) in enumerate(looks.items()):
         y = rows.y + ((len(looks) - 1) / 2 - index) * 0.36
         ends = [
-            (estimates[label].low[-1], estimates[label].value[-1], estimates[label].high[-1]) for _, estimates in drawn
+            (estimates[label].low[-1], estimates[label].value[-1], estimates[label].high[-1])
+            for _, estimates in drawn_rows
         ]
         low, value, high = np.array(ends).T
         layers += [intervals(y, low, high, colour, level=True), marks(value, y, colour, marker, 4.5)]
-    limits = axis_limits([estimates for _, of_cell in drawn for estimates in of_cell.values()])
+    limits = axis_limits([estimates for _, of_cell in drawn_rows for estimates in of_cell.values()])
     return Chart(
         name,
         title,
