@@ -163,7 +163,10 @@ STUDIES = (
     Study(
         "membership",
         "trained: quickstart and null",
-        {INNOCENT: "400 records that no model was trained on", "all": "each model trained on its half of 400 records"},
+        {
+            INNOCENT: "400 records that no model was trained on",
+            "all": "400 records, half of them in the training data of each model",
+        },
         partial(judge_runs, "membership", {INNOCENT: ("null", {}), "all": ("quickstart", {})}),
     ),
     Study(
@@ -176,7 +179,7 @@ STUDIES = (
     Study(
         "unique_feature",
         "trained: quickstart with 300 images, small networks, 12 epochs",
-        {INNOCENT: "canaries with another feature", "canary": "canaries with the feature"},
+        {INNOCENT: "models that saw another feature", "canary": "models that saw the feature"},
         partial(
             judge_runs,
             "unique_feature",
@@ -190,10 +193,10 @@ STUDIES = (
         "forgetting",
         "trained: quickstart",
         {
-            INNOCENT: "trained on D_C alone",
-            "0.1": "trained on D_C and 10 % of D_Q",
-            "0.5": "trained on D_C and 50 % of D_Q",
-            "1": "trained on D_C and D_Q",
+            INNOCENT: "models trained without the query set",
+            "0.1": "models trained on 10 % of the query set",
+            "0.5": "models trained on 50 % of the query set",
+            "1": "models trained on the query set",
         },
         partial(
             judge_targets,
@@ -204,28 +207,31 @@ STUDIES = (
         "density",
         "simulated: 500 observations, 6 partitions into 5 folds, SD 0.3 nats between models",
         {
-            INNOCENT: "no observation memorised",
-            "1": f"one of 500 observations memorised by {density_error_rates.NATS:g} nats",
+            INNOCENT: "no image memorised",
+            "1": f"one of 500 images memorised by {density_error_rates.NATS:g} nats",
         },
         judge_simulated_densities,
     ),
     Study(
         "text",
         "trained: pairs of small GPTs, 12 secrets",
-        {INNOCENT: "trained on other secrets of the format", "told": "trained on the secrets"},
+        {INNOCENT: "models trained on other secrets", "told": "models trained on the secrets"},
         judge_language_models,
     ),
     Study(
         "relational",
         "simulated: third-party answers to 1,200 questions",
-        {INNOCENT: "remembers nothing, guesses 8 %"}
-        | {f"{share:g}": f"remembers {100 * share:g} % of the training questions" for share in REMEMBERED},
+        {INNOCENT: "a model that remembers nothing and guesses 8 %"}
+        | {f"{share:g}": f"a model that remembers {100 * share:g} % of the training answers" for share in REMEMBERED},
         judge_readers,
     ),
     Study(
         "deja_vu",
         "simulated: embeddings of a third-party encoder, 150 images",
-        {INNOCENT: "remembers no image", "all": "remembers the object of every training image"},
+        {
+            INNOCENT: "an encoder that remembers no image",
+            "all": "an encoder that remembers the object of every training image",
+        },
         judge_encoders,
     ),
 )

@@ -70,7 +70,7 @@ def write_rates(rates: Sequence[DecisionRate], path: Path = FILE) -> None:
 
 
 def describe_rates(audit: str) -> str:
-    """Describe the measured rates of this audit in two sentences; empty if there are none.
+    """Describe the measured rates of this audit in plain language; empty if there are none.
 
     Quotes the first study of the audit: the innocent subject and the holder of the largest amount.
     """
@@ -80,11 +80,12 @@ def describe_rates(audit: str) -> str:
         return ""
     innocent = next(rate for rate in rates if rate.is_innocent)
     holder = [rate for rate in rates if not rate.is_innocent][-1]
-    accused, cleared = count_of(holder.accused, holder.audits), count_of(holder.cleared, holder.audits)
+    cases = "cases with a known answer" if innocent.evidence.startswith("trained") else "simulated cases"
     return (
-        f"Measured on innocent subjects ({innocent.evidence}; {innocent.subject}): "
-        f"{count_of(innocent.accused, innocent.audits)} accused. "
-        f"On subjects that contain the data ({holder.subject}): {accused} accused, {cleared} cleared."
+        f"We checked this audit on {cases}. If nothing was memorised ({innocent.subject}), it raised a false alarm in "
+        f"{count_of(innocent.accused, innocent.audits)}. If the data were memorised ({holder.subject}), it detected "
+        f"this in {count_of(holder.accused, holder.audits)} and denied it in {count_of(holder.cleared, holder.audits)} "
+        "(percentages: 95 % intervals)."
     )
 
 

@@ -52,7 +52,7 @@ def plan(config: DejaVu) -> Roots:
     decisive = (config.confident_percent, config.asked_layers[0], config.k[0], config.training.last_epoch)
     copies = count_groups(load_with_boxes(config.data, config.correlation).first_copies)
     about = About(*decisive, repeats(config), is_given(config), copies)
-    return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
+    return roots(MEASURES, config, trainings(config), lambda inputs: Job(summary, about, inputs))
 
 
 def limits(config: DejaVu) -> dict[str, int]:

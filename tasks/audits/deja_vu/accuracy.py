@@ -104,24 +104,24 @@ def numbers(n: int, percents: Sequence[int]) -> NDArray[np.int64]:
     return np.maximum(1, np.asarray(percents, np.int64) * n // 100)
 
 
-def accuracy(of: Inferences, percents: Sequence[int] = PERCENTAGES) -> Floats:
+def accuracy(inferences: Inferences, percents: Sequence[int] = PERCENTAGES) -> Floats:
     """acc(p) for each percentage; NaN without images."""
-    n = len(of)
+    n = len(inferences)
     if not n:
         return np.full(len(percents), np.nan)
-    right = np.cumsum(of.correct[of.ranked])
+    right = np.cumsum(inferences.correct[inferences.ranked])
     counts = numbers(n, percents)
     return np.asarray(right[counts - 1] / counts)
 
 
-def resample_accuracy(of: Inferences, copies: NDArray[np.integer], percents: Sequence[int]) -> Floats:
+def resample_accuracy(inferences: Inferences, copies: NDArray[np.integer], percents: Sequence[int]) -> Floats:
     """acc(p) of a resample with `copies[i]` copies of image i, n in total."""
-    order = of.ranked
-    taken = np.concatenate([[0], np.cumsum(copies[order])])
-    right = np.concatenate([[0], np.cumsum(copies[order] * of.correct[order])])
-    counts = numbers(len(of), percents)
+    order = inferences.ranked
+    copies_up_to = np.concatenate([[0], np.cumsum(copies[order])])
+    right = np.concatenate([[0], np.cumsum(copies[order] * inferences.correct[order])])
+    counts = numbers(len(inferences), percents)
     # The copies of an image at the cut are all correct or all wrong, so the sum is linear between images.
-    return np.asarray(np.interp(counts, taken, right) / counts)
+    return np.asarray(np.interp(counts, copies_up_to, right) / counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,12 +145,12 @@ def bootstrap_accuracies(way: Way, percents: Sequence[int], resamples: int, rng:
     n = len(way)
     if not n:
         return np.full((resamples, 2, len(percents)), np.nan)
-    found = np.empty((resamples, 2, len(percents)))
-    for each in found:
+    accuracies = np.empty((resamples, 2, len(percents)))
+    for pair in accuracies:
         copies = np.bincount(rng.integers(n, size=n), minlength=n)
-        each[0] = resample_accuracy(way.target, copies, percents)
-        each[1] = resample_accuracy(way.reference, copies, percents)
-    return found
+        pair[0] = resample_accuracy(way.target, copies, percents)
+        pair[1] = resample_accuracy(way.reference, copies, percents)
+    return accuracies
 
 
 @dataclass(frozen=True, eq=False)

@@ -106,13 +106,13 @@ def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:
     parts = split_pictures(pictures, attack.partition)
     attacked = {name: parts.rows_to_attack(name) for name in SETS}
     rows, sets, rectangles = [], [], []
-    for name, chosen in attacked.items():
-        found, there = windows(pictures, chosen, attack.crop, attack.smallest, attack.corner_share)
-        if not there.any():
-            raise _no_crops_error(attack, name, len(chosen))
-        rows.append(chosen[there])
-        sets.append(np.full(int(there.sum()), name))
-        rectangles.append(found[there])
+    for name, candidates in attacked.items():
+        rectangles_of_set, has_window = windows(pictures, candidates, attack.crop, attack.smallest, attack.corner_share)
+        if not has_window.any():
+            raise _no_crops_error(attack, name, len(candidates))
+        rows.append(candidates[has_window])
+        sets.append(np.full(int(has_window.sum()), name))
+        rectangles.append(rectangles_of_set[has_window])
     return Crops(
         np.concatenate(rows),
         np.concatenate(sets),
@@ -128,9 +128,9 @@ def check(attack: Attack, pictures: BoxedPictures, parts: Parts) -> None:
     """Raise ValueError if no image of a set has a crop; images are tried in batches, since one suffices."""
     for name in SETS:
         rows = parts.rows_to_attack(name)
-        tried = (rows[start : start + PICTURES] for start in range(0, len(rows), PICTURES))
+        batches = (rows[start : start + PICTURES] for start in range(0, len(rows), PICTURES))
         if not any(
-            windows(pictures, some, attack.crop, attack.smallest, attack.corner_share)[1].any() for some in tried
+            windows(pictures, batch, attack.crop, attack.smallest, attack.corner_share)[1].any() for batch in batches
         ):
             raise _no_crops_error(attack, name, len(rows))
 
@@ -146,11 +146,11 @@ def _no_crops_error(attack: Attack, name: str, pictures: int) -> ValueError:
 class HandedOut:
     """The exported crops and public images in their order, and the names of the two sets.
 
-    `crop_order` and `public_order` are permutations in the order of export. `shown` are the crops, followed by the
+    `crop_order` and `public_order` are permutations in the order of export. `exported` are the crops, followed by the
     repeated public images; `repeated` (r,) are indices of `Crops.public`.
     """
 
-    shown: Crops
+    exported: Crops
     repeated: NDArray[np.int64]
     crop_order: NDArray[np.int64]
     public_order: NDArray[np.int64]
@@ -160,15 +160,15 @@ class HandedOut:
     @property
     def crop_ids(self) -> list[str]:
         """The id of each crop, in the order of `Crops.rows`."""
-        return self._shown_ids[: len(self.crop_order) - len(self.repeated)]
+        return self._exported_ids[: len(self.crop_order) - len(self.repeated)]
 
     @property
     def repeated_ids(self) -> list[str]:
         """The id among the crops of each repeated image."""
-        return self._shown_ids[len(self.crop_order) - len(self.repeated) :]
+        return self._exported_ids[len(self.crop_order) - len(self.repeated) :]
 
     @property
-    def _shown_ids(self) -> list[str]:
+    def _exported_ids(self) -> list[str]:
         return ids(self.crop_set, self.crop_order)
 
     @property
@@ -178,43 +178,45 @@ class HandedOut:
 
     def sets(self, pictures: BoxedPictures) -> Iterator[tuple[str, ToEmbed]]:
         shuffled = replace(
-            self.shown,
-            rows=self.shown.rows[self.crop_order],
-            sets=self.shown.sets[self.crop_order],
-            windows=self.shown.windows[self.crop_order],
-            public=self.shown.public[self.public_order],
+            self.exported,
+            rows=self.exported.rows[self.crop_order],
+            sets=self.exported.sets[self.crop_order],
+            windows=self.exported.windows[self.crop_order],
+            public=self.exported.public[self.public_order],
         )
         yield self.crop_set, ToEmbed(len(shuffled.rows), lambda: shuffled.batches(pictures))
         yield self.public_set, ToEmbed(len(shuffled.public), lambda: shuffled.public_pictures(pictures))
 
 
 def ids(name: str, order: NDArray[np.int64]) -> list[str]:
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order))
-    return [image_of(name, place) for place in places.tolist()]
+    positions = np.empty_like(order)
+    positions[order] = np.arange(len(order))
+    return [image_of(name, position) for position in positions.tolist()]
 
 
 def handed_out(crops: Crops, pictures: BoxedPictures, repeated: int = 0) -> HandedOut:
     """The export of these crops and public images, `repeated` of which are repeated among the crops."""
     public_set = set_name("public", [crops.data, crops.resolution, [pictures.ids[row] for row in crops.public]])
-    again = seeds.generator(0, "repeated", public_set).permutation(len(crops.public))[:repeated]
-    shown = _add_whole_pictures(crops, crops.public[again], pictures)
-    cropped = [[pictures.ids[row], *window] for row, window in zip(shown.rows, shown.windows.tolist(), strict=True)]
+    repeated_rows = seeds.generator(0, "repeated", public_set).permutation(len(crops.public))[:repeated]
+    exported = _add_whole_pictures(crops, crops.public[repeated_rows], pictures)
+    cropped = [
+        [pictures.ids[row], *window] for row, window in zip(exported.rows, exported.windows.tolist(), strict=True)
+    ]
     crop_set = set_name("crops", [crops.data, crops.resolution, cropped])
-    orders = _order_of(crop_set, len(shown.rows)), _order_of(public_set, len(crops.public))
-    return HandedOut(shown, again, *orders, crop_set, public_set)
+    orders = _order_of(crop_set, len(exported.rows)), _order_of(public_set, len(crops.public))
+    return HandedOut(exported, repeated_rows, *orders, crop_set, public_set)
 
 
 def _add_whole_pictures(crops: Crops, rows: NDArray[np.int64], pictures: BoxedPictures) -> Crops:
     """The crops, followed by these images in full-size windows."""
     if not len(rows):
         return crops
-    whole = np.concatenate([np.zeros((len(rows), 2), np.int64), pictures.sizes[rows][:, ::-1]], axis=1)
+    full_windows = np.concatenate([np.zeros((len(rows), 2), np.int64), pictures.sizes[rows][:, ::-1]], axis=1)
     return replace(
         crops,
         rows=np.concatenate([crops.rows, rows]),
         sets=np.concatenate([crops.sets, np.full(len(rows), "X")]),
-        windows=np.concatenate([crops.windows, whole.astype(crops.windows.dtype)]),
+        windows=np.concatenate([crops.windows, full_windows.astype(crops.windows.dtype)]),
     )
 
 
@@ -233,13 +235,13 @@ def probes(config: DejaVu) -> Iterator[tuple[str, ToEmbed]]:
     yield from handed_out(crops_of(attack(config), pictures), pictures, repeated).sets(pictures)
 
 
-def check_tables(given: Given, handed: HandedOut) -> None:
+def check_tables(external: Given, export: HandedOut) -> None:
     """Raise ValueError if a table of embeddings is unusable, before a reference is trained for it.
 
     A table that was removed after it was pinned passes, since stored results of the run remain readable.
     """
     from tasks.external.sent_table import read_embeddings
 
-    for table in given.tables:
+    for table in external.tables:
         with suppress(FileError):
-            read_embeddings(table).select([*handed.crop_ids, *handed.repeated_ids, *handed.public_ids])
+            read_embeddings(table).select([*export.crop_ids, *export.repeated_ids, *export.public_ids])

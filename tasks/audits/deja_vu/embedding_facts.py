@@ -22,13 +22,13 @@ def embedding_facts(
     tied = max(equal_share(cropped), equal_share(public))
     if len(public) < 2:
         return {"tied": tied, "public_asked": None, "public_right": None, "public_commonest": None}
-    asked = np.unique(np.linspace(0, len(public) - 1, min(MOST_ASKED, len(public))).astype(np.int64))
-    right = public_correct(public, labels.astype(np.int64), asked, k)
+    queries = np.unique(np.linspace(0, len(public) - 1, min(MOST_ASKED, len(public))).astype(np.int64))
+    right = public_correct(public, labels.astype(np.int64), queries, k)
     return {
         "tied": tied,
-        "public_asked": len(asked),
+        "public_asked": len(queries),
         "public_right": int(right.sum()),
-        "public_commonest": chance_accuracy(labels[asked]),
+        "public_commonest": chance_accuracy(labels[queries]),
     }
 
 
@@ -43,14 +43,14 @@ def equal_share(embeddings: Embeddings) -> float:
 
 
 def public_correct(
-    public: Embeddings, labels: NDArray[np.int64], asked: NDArray[np.int64], k: int
+    public: Embeddings, labels: NDArray[np.int64], queries: NDArray[np.int64], k: int
 ) -> NDArray[np.bool_]:
-    """The mask of public images whose k nearest other public images vote for their label, (asked,)."""
+    """The mask of public images whose k nearest other public images vote for their label, (queries,)."""
     from tasks.numerics.nearest_neighbours import nearest
 
     k = min(k, len(public) - 1)
-    rows = nearest(public[asked], public, k + 1).rows
-    is_itself = rows == asked[:, None]
+    rows = nearest(public[queries], public, k + 1).rows
+    is_itself = rows == queries[:, None]
     is_itself[~is_itself.any(axis=1), -1] = True  # an image with more than k equal ones may be missing
-    others = rows[~is_itself].reshape(len(asked), k)
-    return np.asarray(votes(labels[others], int(labels.max()) + 1).predicted == labels[asked])
+    neighbours = rows[~is_itself].reshape(len(queries), k)
+    return np.asarray(votes(labels[neighbours], int(labels.max()) + 1).predicted == labels[queries])

@@ -25,10 +25,10 @@ def power(config: DejaVu) -> Iterator[Power]:
         return mean_rate(SHARE - config.negligible, error)
 
     enough = smallest_size(pictures, 1, lambda size: rate(size) >= GOAL, factor=1.05)
-    more = (
+    advice = (
         ""
         if enough is None
         else f"attack {enough * 100 // config.confident_percent:,} images (per_class, attack_images)"
     )
-    what = f"a tenth of the {pictures:,} confident images memorised"
-    yield Power(what, rate(pictures), more)
+    effect = f"a tenth of the {pictures:,} confident images memorised"
+    yield Power(effect, rate(pictures), advice)

@@ -63,7 +63,7 @@ def _vary_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
 
 def _vary_epochs_and_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
     """The checkpoints of the config's own size, then the last epoch of the other sizes."""
-    return checkpoints(config), *(each for each in _vary_sizes(config) if each.per_class != config.per_class)
+    return checkpoints(config), *(variant for variant in _vary_sizes(config) if variant.per_class != config.per_class)
 
 
 def checkpoints(config: DejaVu) -> DejaVu:

@@ -31,8 +31,8 @@ class Pooled:
 
     labels: NDArray[np.int64]
     first: Mask
-    one: Inferences
-    other: Inferences
+    inferences_a: Inferences
+    inferences_b: Inferences
 
 
 def pool_ways(ways: tuple[Way, Way]) -> Pooled:
@@ -41,15 +41,15 @@ def pool_ways(ways: tuple[Way, Way]) -> Pooled:
     Equally confident images are taken in this order, which must not depend on the sets: otherwise the actual division
     would not be exchangeable with the others.
     """
-    there, back = ways
-    n = len(there) + len(back)
-    known = there.ids is not None and back.ids is not None
-    order = np.argsort(np.concatenate([there.ids, back.ids]), kind="stable") if known else np.arange(n)
+    forth, back = ways
+    n = len(forth) + len(back)
+    has_ids = forth.ids is not None and back.ids is not None
+    order = np.argsort(np.concatenate([forth.ids, back.ids]), kind="stable") if has_ids else np.arange(n)
     return Pooled(
-        np.concatenate([there.labels, back.labels])[order],
-        (np.arange(n) < len(there))[order],
-        _join_inferences(there.target, back.reference, order),
-        _join_inferences(there.reference, back.target, order),
+        np.concatenate([forth.labels, back.labels])[order],
+        (np.arange(n) < len(forth))[order],
+        _join_inferences(forth.target, back.reference, order),
+        _join_inferences(forth.reference, back.target, order),
     )
 
 
@@ -72,7 +72,12 @@ def p_value(ways: tuple[Way, Way], percent: int, partings: int, rng: np.random.G
 
 
 def differs(
-    labels: NDArray[np.int64], first: Mask, of: Inferences, percent: int, partings: int, rng: np.random.Generator
+    labels: NDArray[np.int64],
+    first: Mask,
+    inferences: Inferences,
+    percent: int,
+    partings: int,
+    rng: np.random.Generator,
 ) -> float | None:
     """The two-sided p-value of the difference between a model's accuracies on the two sets.
 
@@ -80,10 +85,12 @@ def differs(
     """
     if not first.any() or first.all():
         return None
-    parted = Parted(Pooled(labels, first, of, of), percent)
-    true = parted.difference(of, first[None])[0]
-    drawn = np.concatenate([parted.difference(of, part) for part in redrawn(parted.pictures, partings, rng)])
-    above, below = (drawn >= true - ROUNDING).sum(), (drawn <= true + ROUNDING).sum()
+    parted = Parted(Pooled(labels, first, inferences, inferences), percent)
+    true = parted.difference(inferences, first[None])[0]
+    differences = np.concatenate(
+        [parted.difference(inferences, part) for part in redrawn(parted.pictures, partings, rng)]
+    )
+    above, below = (differences >= true - ROUNDING).sum(), (differences <= true + ROUNDING).sum()
     return min(1.0, 2 * (1 + int(min(above, below))) / (1 + partings))
 
 
@@ -96,13 +103,16 @@ class Parted:
 
     def scores(self, first: Mask) -> NDArray[np.float64]:
         """The mean deja vu score of both directions for each division, a mask of the first set (divisions, n)."""
-        one, other = (self.difference(of, first) for of in (self.pictures.one, self.pictures.other))
-        return np.asarray((one - other) / 2)
+        score_a, score_b = (
+            self.difference(inferences, first)
+            for inferences in (self.pictures.inferences_a, self.pictures.inferences_b)
+        )
+        return np.asarray((score_a - score_b) / 2)
 
-    def difference(self, of: Inferences, first: Mask) -> NDArray[np.float64]:
+    def difference(self, inferences: Inferences, first: Mask) -> NDArray[np.float64]:
         """A model's accuracy on the first set minus that on the second, (divisions,)."""
-        order = of.ranked
-        right, members = of.correct[order], first[:, order]
+        order = inferences.ranked
+        right, members = inferences.correct[order], first[:, order]
         return np.asarray(self._accuracy(members, right) - self._accuracy(~members, right))
 
     def _accuracy(self, members: Mask, right: Mask) -> NDArray[np.float64]:
@@ -118,7 +128,9 @@ def redrawn(pictures: Pooled, partings: int, rng: np.random.Generator) -> Iterat
     classes = np.split(order, np.flatnonzero(np.diff(pictures.labels[order])) + 1)
     size = max(1, CELLS // n)
     for start in range(0, partings, size):
-        drawn = np.zeros((min(size, partings - start), n), bool)
+        divisions = np.zeros((min(size, partings - start), n), bool)
         for rows in classes:
-            drawn[:, rows] = rng.permuted(np.broadcast_to(pictures.first[rows], (len(drawn), len(rows))), axis=1)
-        yield drawn
+            divisions[:, rows] = rng.permuted(
+                np.broadcast_to(pictures.first[rows], (len(divisions), len(rows))), axis=1
+            )
+        yield divisions

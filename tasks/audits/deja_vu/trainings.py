@@ -39,7 +39,7 @@ class Trainings:
     attack: Attack
 
     def snapshots_of_model(self, model: str) -> tuple[Snapshots, ...]:
-        return tuple(each for each in self.snapshots if each.model == model)
+        return tuple(snapshots for snapshots in self.snapshots if snapshots.model == model)
 
     def last(self, model: str) -> Snapshots:
         """The last snapshots of the model."""
@@ -60,8 +60,8 @@ def trainings(config: DejaVu) -> Trainings:
     if isinstance(config.encoders, Given) and any(config.encoders.tables):
         crops = crops_of(cropping, pictures)
         check_tables(config.encoders, handed_out(crops, pictures, config.encoders.repeated_images))
-    found = {model: tuple(snapshots(config, model, training)) for model, training in configs.items()}
-    return Trainings(tuple(each for of_model in found.values() for each in of_model), configs, cropping)
+    by_model = {model: tuple(snapshots(config, model, training)) for model, training in configs.items()}
+    return Trainings(tuple(link for of_model in by_model.values() for link in of_model), configs, cropping)
 
 
 def _training_configs(config: DejaVu) -> dict[str, Pretraining]:
@@ -99,10 +99,10 @@ def snapshots(config: DejaVu, model: str, training: Pretraining) -> tuple[Snapsh
     References of a given encoder have one snapshot, like the encoder.
     """
     links = chain(pretrain, training, config.training.link, part=recording_up_to)
-    kept = [Snapshots(model, job) for job in links if job.config.asked]
+    kept_snapshots = [Snapshots(model, job) for job in links if job.config.asked]
     epochs, is_reference = config.training.fine_tuning, isinstance(config.encoders, Given)
     if epochs:
-        asked = () if is_reference else tuple(range(1, epochs + 1))
-        job = Job(fine_tune, tuning(training, epochs, asked), (links[-1],))
-        kept.append(Snapshots(model, job, training.epochs))
-    return tuple(kept[-1:] if is_reference else kept)
+        recorded_epochs = () if is_reference else tuple(range(1, epochs + 1))
+        job = Job(fine_tune, tuning(training, epochs, recorded_epochs), (links[-1],))
+        kept_snapshots.append(Snapshots(model, job, training.epochs))
+    return tuple(kept_snapshots[-1:] if is_reference else kept_snapshots)

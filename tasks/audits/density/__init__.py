@@ -68,7 +68,7 @@ def plan(config: Density) -> Roots:
     facts = About()
     if isinstance(config.question, Memorization):
         facts = replace(about(config.question), copies=copies_held_out(config.question))
-    return roots(MEASURES, config, models, lambda read: Job(summary, facts, read))
+    return roots(MEASURES, config, models, lambda inputs: Job(summary, facts, inputs))
 
 
 def about(config: Memorization) -> About:

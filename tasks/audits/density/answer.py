@@ -70,7 +70,7 @@ BY_COUNT = Case[Evidence](
     "memorised",
     "at least one image is identified at a false discovery rate of {level} % (a one-sided randomisation test for each "
     "image of the hypothesis that training raises its log probability by at most {negligible} nats)",
-    lambda evidence: evidence.called["estimate"] > 0,
+    lambda evidence: evidence.identified_share["estimate"] > 0,
     "If the models memorised nothing, {often} {level} of 100 audits would report memorisation. On average, {often} "
     "{level} of 100 identified images are false alarms.",
     because=lambda _config, _evidence: ". This count decides the answer.",
@@ -106,7 +106,7 @@ RULES = Rules[Evidence](
             "undecided",
             "p-values are not counted together, or by chance alone at most {significant} of 100 audits have that many "
             "small ones",
-            lambda evidence: evidence.beyond is None or evidence.by_chance <= SIGNIFICANT,
+            lambda evidence: evidence.excess is None or evidence.by_chance <= SIGNIFICANT,
             scope=FOLDS,
             applies=_leaves_out_folds,
             reasons=lambda config, evidence: reasons_of_doubt(_memorization_question(config), evidence),

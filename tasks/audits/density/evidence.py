@@ -28,10 +28,10 @@ SURELY = 0.001  # of the test of all observations: small compared with the 5 % o
 class Background:
     """Rows of the summary that accompany the answer without deciding it; None if a row is missing."""
 
-    median_called: Row | None = None  # matched-count M of the identified observations
-    highest_called: Row | None = None
+    median_identified: Row | None = None  # matched-count M of the identified observations
+    highest_identified: Row | None = None
     fewest_models: Row | None = None  # models of an observation, if some are missing
-    whole: Row | None = None  # the loss of the model of all data
+    full_model_loss: Row | None = None  # the loss of the model of all data
     effective: Row | None = None  # effective samples of log p
     few_effective: Row | None = None  # share of observations with few effective samples
     largest: Row | None = None  # score of a row left out of private trainings
@@ -45,15 +45,15 @@ class Background:
 class Evidence:
     """The rows of the summary that decide the answer; None if a row is missing.
 
-    `called` is the share of observations identified as memorised, `beyond` the share memorised beyond chance (None if
-    p-values are not counted together), `gap` the generalisation gap and `found` the detection limit of a single
+    `identified_share` is the share of observations identified as memorised, `excess` the share memorised beyond chance
+    (None if p-values are not counted together), `gap` the generalisation gap and `detection_limit` that of a single
     observation. `names` are the names of the existing rows in this order, and `tied` is the row of equal scores.
     """
 
-    called: Row
-    beyond: Row | None
+    identified_share: Row
+    excess: Row | None
     gap: Row | None
-    found: Row | None
+    detection_limit: Row | None
     negligible: float
     detectable: float
     resolution: Resolution | None = None
@@ -64,12 +64,12 @@ class Evidence:
     @property
     def count(self) -> int:
         """The number of identified observations."""
-        return numerator(self.called)
+        return numerator(self.identified_share)
 
     @property
     def by_chance(self) -> float:
         """The probability of at least this number of small p-values by chance; 1 if it is unknown."""
-        p_value = None if self.beyond is None else self.beyond["p_value"]
+        p_value = None if self.excess is None else self.excess["p_value"]
         return 1.0 if p_value is None else float(p_value)
 
     @property
@@ -81,7 +81,11 @@ class Evidence:
         """Whether a single observation memorised by `detectable` nats would be detected."""
         if self.resolution is not None and not self.resolution.finds_one:
             return False
-        return self.found is not None and self.found["high"] is not None and self.found["high"] <= self.detectable
+        return (
+            self.detection_limit is not None
+            and self.detection_limit["high"] is not None
+            and self.detection_limit["high"] <= self.detectable
+        )
 
 
 def read_evidence(config: Memorization, summary: pa.Table) -> Evidence | None:
@@ -90,22 +94,22 @@ def read_evidence(config: Memorization, summary: pa.Table) -> Evidence | None:
     if CALLED not in rows or rows[CALLED]["estimate"] is None:
         return None
     decisive = rows[CALLED], first_row(rows, BEYOND_CHANCE), rows.get(GAP), first_row(rows, LEAST_FOUND)
-    called, beyond, gap, found = decisive
+    identified_share, excess, gap, detection_limit = decisive
     return Evidence(
-        called=called,
-        beyond=beyond,
+        identified_share=identified_share,
+        excess=excess,
         gap=gap,
-        found=found,
+        detection_limit=detection_limit,
         negligible=config.negligible,
         detectable=config.detectable,
-        resolution=observation_resolution(config, called["n"]),
+        resolution=observation_resolution(config, identified_share["n"]),
         names=names_of(*decisive),
         tied=most_tied(rows),
         background=Background(
-            median_called=rows.get(row_name(OF_CALLED, statistic="median")),
-            highest_called=rows.get(row_name(OF_CALLED, statistic="highest")),
+            median_identified=rows.get(row_name(OF_CALLED, statistic="median")),
+            highest_identified=rows.get(row_name(OF_CALLED, statistic="highest")),
             fewest_models=first_row(rows, "models of an observation, at least"),
-            whole=rows.get(row_name("loss", models="whole", split="train")),
+            full_model_loss=rows.get(row_name("loss", models="whole", split="train")),
             effective=rows.get(EFFECTIVE),
             few_effective=rows.get(FEW_EFFECTIVE),
             largest=first_row(rows, "largest M of a row left out"),

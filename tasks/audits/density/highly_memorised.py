@@ -50,7 +50,7 @@ class Scored:
     def select(self, those: Mask) -> Scored:
         """Some of these observations."""
         arrays = self.u_without, self.m_without, self.u_redrawn, self.m_redrawn
-        return Scored(self.rows[those], self.u[those], self.m[those], *(each[those] for each in arrays))
+        return Scored(self.rows[those], self.u[those], self.m[those], *(array[those] for array in arrays))
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,17 @@ class OfAll:
 def scored_observations(scores: pa.Table) -> Scored:
     """The observations with U and M, which may be infinite."""
     rows, u, m = (column(scores, name) for name in ("row", "log_p_trained", "m_matched"))
-    trained, m_without = (lists(scores, name) for name in ("trained", "matched_without"))
+    log_p_trained, m_without = (lists(scores, name) for name in ("trained", "matched_without"))
     u_redrawn, m_redrawn = (lists(scores, name) for name in ("trained_redrawn", "matched_redrawn"))
-    there = ~np.isnan(trained)
+    has_model = ~np.isnan(log_p_trained)
     u_without = (
-        log_mean_but_one(np.where(there, trained, -np.inf), others(there.astype(np.int64))) if trained.size else trained
+        log_mean_but_one(np.where(has_model, log_p_trained, -np.inf), others(has_model.astype(np.int64)))
+        if log_p_trained.size
+        else log_p_trained
     )
-    known = ~(np.isnan(u) | np.isnan(m))
+    is_scored = ~(np.isnan(u) | np.isnan(m))
     every = Scored(rows.astype(np.int64), u, m, u_without, m_without, u_redrawn, m_redrawn)
-    return every.select(known)
+    return every.select(is_scored)
 
 
 def statistic_with_interval(statistic: Callable[[Array, Array], float], observations: Scored) -> OfAll:
@@ -84,19 +86,19 @@ def statistic_with_interval(statistic: Callable[[Array, Array], float], observat
     draws, by Student's t: (value - mean) / (s sqrt(1 + 1 / R)) with R - 1 degrees of freedom.
     """
     value = statistic(observations.u, observations.m)
-    both = zip(observations.u_without.T, observations.m_without.T, strict=False)
-    estimate = statistics.jackknife(value, [statistic(u, m) for u, m in both])
+    columns_without_each = zip(observations.u_without.T, observations.m_without.T, strict=False)
+    estimate = statistics.jackknife(value, [statistic(u, m) for u, m in columns_without_each])
     redrawn = zip(observations.u_redrawn.T, observations.m_redrawn.T, strict=True)
-    drawn = np.array([statistic(u, m) for u, m in redrawn])
-    if not len(drawn) or not np.isfinite(drawn).all():
+    null_values = np.array([statistic(u, m) for u, m in redrawn])
+    if not len(null_values) or not np.isfinite(null_values).all():
         return OfAll(estimate)
-    null, spread = float(drawn.mean()), float(drawn.std(ddof=1)) if len(drawn) > 1 else 0.0
+    null, spread = float(null_values.mean()), float(null_values.std(ddof=1)) if len(null_values) > 1 else 0.0
     if not np.isfinite(value) or not spread > 0:
         return OfAll(estimate, null)
     from scipy import stats
 
-    apart = abs(value - null) / (spread * np.sqrt(1 + 1 / len(drawn)))
-    return OfAll(estimate, null, float(2 * stats.t.sf(apart, len(drawn) - 1)))
+    apart = abs(value - null) / (spread * np.sqrt(1 + 1 / len(null_values)))
+    return OfAll(estimate, null, float(2 * stats.t.sf(apart, len(null_values) - 1)))
 
 
 def column(table: pa.Table, name: str) -> Array:

@@ -144,11 +144,13 @@ def labels(models: Folds | LeaveOneOut) -> NDArray[np.int32] | None:
     if images.classes < 2:
         return None
     test = isinstance(models, Folds) and models.asked == "test"
-    known = images.test_labels if test else images.train_labels
-    if models.observations > len(known):
+    all_labels = images.test_labels if test else images.train_labels
+    if models.observations > len(all_labels):
         split = "test" if test else "training"
-        raise ValueError(f"observations is {models.observations}; {models.data.name} has {len(known)} {split} images")
-    return known[models.rows].astype(np.int32)
+        raise ValueError(
+            f"observations is {models.observations}; {models.data.name} has {len(all_labels)} {split} images"
+        )
+    return all_labels[models.rows].astype(np.int32)
 
 
 def _read_trainings(inputs: Inputs, observations: int) -> list[Trained]:
@@ -203,15 +205,15 @@ class LogDensities:
         rows = self.models.rows
         folds = self.folds_of_all()
         for number, start in enumerate(range(0, len(rows), BLOCK)):
-            places = slice(start, min(start + BLOCK, len(rows)))
-            log_p = np.full((places.stop - start, *self.models.shape), np.nan)
+            positions = slice(start, min(start + BLOCK, len(rows)))
+            log_p = np.full((positions.stop - start, *self.models.shape), np.nan)
             for (repetition, model), training in self.shared.items():
-                fill(log_p[:, repetition, model], training, epoch, rows[places])
-            for place, row in enumerate(rows[places].tolist()):
-                alone = slice(start + place, start + place + 1)
+                fill(log_p[:, repetition, model], training, epoch, rows[positions])
+            for position, row in enumerate(rows[positions].tolist()):
+                alone = slice(start + position, start + position + 1)
                 for repetition, training in self.by_row.get(row, {}).items():
-                    fill(log_p[place : place + 1, repetition, 1], training, epoch, rows[alone])
-            yield Block(number, places, log_p, folds[places])
+                    fill(log_p[position : position + 1, repetition, 1], training, epoch, rows[alone])
+            yield Block(number, positions, log_p, folds[positions])
 
     def effective_samples(self, epoch: int, of_encoder: bool = False) -> NDArray[np.float64]:
         """The effective number of samples of each observation's log p: the median over its models, (n,).
@@ -227,15 +229,15 @@ class LogDensities:
         medians = np.full(len(self.models.rows), np.nan)
         for start in range(0, len(medians), BLOCK):
             rows = self.models.rows[start : start + BLOCK]
-            said = [by_epoch[epoch][rows] for by_epoch in shared if epoch in by_epoch]
-            own = np.full((self.models.shape[0], len(rows)), np.nan, np.float32)
-            for place, row in enumerate(rows.tolist()):
+            shared_samples = [by_epoch[epoch][rows] for by_epoch in shared if epoch in by_epoch]
+            row_samples = np.full((self.models.shape[0], len(rows)), np.nan, np.float32)
+            for position, row in enumerate(rows.tolist()):
                 for repetition, training in self.by_row.get(row, {}).items():
                     if epoch in samples(training):
-                        own[repetition, place] = samples(training)[epoch][row]
-            both = np.concatenate([np.reshape(said, (len(said), len(rows))), own])
-            some = ~np.isnan(both).all(axis=0)
-            medians[start : start + BLOCK][some] = np.nanmedian(both[:, some], axis=0)
+                        row_samples[repetition, position] = samples(training)[epoch][row]
+            by_model = np.concatenate([np.reshape(shared_samples, (len(shared_samples), len(rows))), row_samples])
+            is_evaluated = ~np.isnan(by_model).all(axis=0)
+            medians[start : start + BLOCK][is_evaluated] = np.nanmedian(by_model[:, is_evaluated], axis=0)
         return medians
 
     def folds_of_all(self) -> NDArray[np.int64]:
@@ -252,44 +254,44 @@ def fill(into: NDArray[np.float64], training: Trained, epoch: int, rows: NDArray
     if epoch not in training.log_p:
         return
     into[:] = training.log_p[epoch][rows]
-    wrong = np.isnan(into) | (into == np.inf)
-    if wrong.any():
-        at = int(wrong.argmax())
+    is_invalid = np.isnan(into) | (into == np.inf)
+    if is_invalid.any():
+        position = int(is_invalid.argmax())
         raise ValueError(
-            f"log p of observation {rows[at]} is {into[at]} at epoch {epoch} by the training of seed {training.seed}; "
-            "it must be a number or -inf"
+            f"log p of observation {rows[position]} is {into[position]} at epoch {epoch} by the training of seed "
+            f"{training.seed}; it must be a number or -inf"
         )
 
 
 def _fold_models(models: Folds, trainings: list[Trained]) -> dict[Place, Trained]:
     """The model of each fold. Raises ValueError for an unknown fold, or for two models of one fold."""
     repetitions = {seed: repetition for repetition, seed in enumerate(models.partitions)}
-    placed: dict[Place, Trained] = {}
+    by_place: dict[Place, Trained] = {}
     for training in trainings:
         fold = training.fold
         if training.partition not in repetitions or fold is None or not 0 <= fold < models.folds:
             raise ValueError(f"the training of seed {training.seed} held out no fold of these partitions")
-        place = repetitions[training.partition], fold
-        if place in placed:
-            both = f"{placed[place].seed} and {training.seed}"
-            raise ValueError(f"fold {fold} of repetition {place[0]} has two trainings, of seeds {both}")
-        placed[place] = training
-    return placed
+        key = repetitions[training.partition], fold
+        if key in by_place:
+            seeds = f"{by_place[key].seed} and {training.seed}"
+            raise ValueError(f"fold {fold} of repetition {key[0]} has two trainings, of seeds {seeds}")
+        by_place[key] = training
+    return by_place
 
 
 def _row_models(
     models: LeaveOneOut, trainings: list[Trained]
 ) -> tuple[dict[Place, Trained], dict[int, dict[int, Trained]]]:
     """The models of all data, and the models without each row. Raises ValueError for other or too many models."""
-    wanted = {None, *models.left_out}
+    held_out_rows = {None, *models.left_out}
     for training in trainings:
-        if training.row not in wanted or training.fold is not None:
+        if training.row not in held_out_rows or training.fold is not None:
             raise ValueError(f"the training of seed {training.seed} held out none of these rows")
     groups = group_by(trainings, lambda training: training.row)
     for row, group in groups.items():
         group.sort(key=lambda training: training.seed)
         if len(group) > models.repetitions:
-            what = "all data" if row is None else f"all but row {row}"
-            raise ValueError(f"there are {len(group)} trainings on {what}; repetitions is {models.repetitions}")
-    whole = {(repetition, 0): training for repetition, training in enumerate(groups.pop(None, []))}
-    return whole, {row: dict(enumerate(group)) for row, group in groups.items() if row is not None}
+            data = "all data" if row is None else f"all but row {row}"
+            raise ValueError(f"there are {len(group)} trainings on {data}; repetitions is {models.repetitions}")
+    full_models = {(repetition, 0): training for repetition, training in enumerate(groups.pop(None, []))}
+    return full_models, {row: dict(enumerate(group)) for row, group in groups.items() if row is not None}

@@ -32,7 +32,7 @@ Mask = NDArray[np.bool_]
 class Terms:
     """The log densities of a block by repetition (n, L): sums over models in log space, and numbers of models."""
 
-    trained: Array  # log sum exp over the models that trained on the observation; -inf without any
+    log_sums: Array  # log sum exp over the models that trained on the observation; -inf without any
     trained_models: NDArray[np.int64]
     held_out: Array  # log p by the model that did not; -inf without one
     held_out_models: NDArray[np.int64]  # 0 or 1
@@ -40,7 +40,7 @@ class Terms:
     @property
     def u(self) -> Array:
         """U (n,); NaN if no model trained on the observation."""
-        return log_mean(self.trained, self.trained_models.sum(axis=1))
+        return log_mean(self.log_sums, self.trained_models.sum(axis=1))
 
     @property
     def v(self) -> Array:
@@ -59,32 +59,37 @@ class Terms:
     @property
     def score_without_each(self) -> Array:
         """M without each repetition in turn, (n, L)."""
-        trained, held_out = self.trained_models, self.held_out_models
+        counts, held_out_counts = self.trained_models, self.held_out_models
         return difference(
-            log_mean_but_one(self.trained, others(trained)), log_mean_but_one(self.held_out, others(held_out))
+            log_mean_but_one(self.log_sums, others(counts)), log_mean_but_one(self.held_out, others(held_out_counts))
         )
 
     @property
     def by_repetition(self) -> tuple[Array, Array]:
         """log mean exp over the models of each repetition that trained on the observation, and log p by the model that
         did not, both (n, L); NaN without models."""
-        trained = self.trained - np.log(np.maximum(self.trained_models, 1))
+        log_means = self.log_sums - np.log(np.maximum(self.trained_models, 1))
         return (
-            np.where(self.trained_models > 0, trained, np.nan),
+            np.where(self.trained_models > 0, log_means, np.nan),
             np.where(self.held_out_models > 0, self.held_out, np.nan),
         )
 
 
 def terms(log_p: Array, held_out: Indices) -> Terms:
     """The block's terms, by repetition. Raises ValueError if `log_p` or `held_out` is invalid."""
-    trained, held = sides(log_p, held_out)
-    there = ~np.isnan(trained)
-    by_model = np.where(there, trained, -np.inf)
+    log_p_trained, log_p_held_out = sides(log_p, held_out)
+    has_model = ~np.isnan(log_p_trained)
+    by_model = np.where(has_model, log_p_trained, -np.inf)
     top = _finite_or_zero(by_model.max(axis=2))
     with np.errstate(divide="ignore"):
         sums = top + np.log(np.exp(by_model - top[:, :, None]).sum(axis=2))
-    here = ~np.isnan(held)
-    return Terms(sums, there.sum(axis=2), np.where(here, held, -np.inf), here.astype(np.int64))
+    has_held_out_model = ~np.isnan(log_p_held_out)
+    return Terms(
+        sums,
+        has_model.sum(axis=2),
+        np.where(has_held_out_model, log_p_held_out, -np.inf),
+        has_held_out_model.astype(np.int64),
+    )
 
 
 def sides(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
@@ -99,13 +104,13 @@ def sides(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
         model = held_out.min() if held_out.min() < 0 else held_out.max()
         raise ValueError(f"an observation is held out by model {model}; it must be from 0 to {folds - 1}")
     if np.isposinf(log_p).any():
-        at = int(np.isposinf(log_p).any(axis=(1, 2)).argmax())
-        raise ValueError(f"log p of observation {at} of the block is inf; a density must be finite")
-    place = held_out[:, :, None]
-    held = np.take_along_axis(log_p, place, axis=2)[:, :, 0]
-    trained = log_p.astype(np.float64)
-    np.put_along_axis(trained, place, np.nan, axis=2)
-    return trained, held
+        observation = int(np.isposinf(log_p).any(axis=(1, 2)).argmax())
+        raise ValueError(f"log p of observation {observation} of the block is inf; a density must be finite")
+    model_indices = held_out[:, :, None]
+    log_p_held_out = np.take_along_axis(log_p, model_indices, axis=2)[:, :, 0]
+    log_p_trained = log_p.astype(np.float64)
+    np.put_along_axis(log_p_trained, model_indices, np.nan, axis=2)
+    return log_p_trained, log_p_held_out
 
 
 def lower_log_p(log_p: Array, held_out: Indices, nats: float) -> Array:
@@ -113,10 +118,10 @@ def lower_log_p(log_p: Array, held_out: Indices, nats: float) -> Array:
 
     A test of no memorisation, applied to the result, tests that at most `nats` are memorised.
     """
-    trained, held = sides(log_p, held_out)
-    trained -= nats
-    np.put_along_axis(trained, held_out[:, :, None], held[:, :, None], axis=2)
-    return trained
+    log_p_trained, log_p_held_out = sides(log_p, held_out)
+    log_p_trained -= nats
+    np.put_along_axis(log_p_trained, held_out[:, :, None], log_p_held_out[:, :, None], axis=2)
+    return log_p_trained
 
 
 def matched_count_score(
@@ -132,21 +137,21 @@ def matched_count_score(
     Draws with an infinite side are excluded from the mean. If no draw remains, the score is that of the published
     score: inf, -inf or NaN.
     """
-    trained, held = sides(log_p, held_out)
-    trained.sort(axis=2)  # NaN goes last: the first entries are the repetition's models
-    counts = (~np.isnan(trained)).sum(axis=2)
-    usable = (counts > 0) & ~np.isnan(held)
+    log_p_trained, log_p_held_out = sides(log_p, held_out)
+    log_p_trained.sort(axis=2)  # NaN goes last: the first entries are the repetition's models
+    counts = (~np.isnan(log_p_trained)).sum(axis=2)
+    usable = (counts > 0) & ~np.isnan(log_p_held_out)
     models = usable.sum(axis=1)
-    places, drawn = choices(np.where(usable, counts, 1), max(draws, log_p.shape[2] - 1), draws, chance)
+    positions, is_draw = choices(np.where(usable, counts, 1), max(draws, log_p.shape[2] - 1), draws, chance)
     rows = np.arange(usable.size).reshape(*usable.shape, 1) * log_p.shape[2]
-    chosen = np.where(usable[:, :, None], trained.reshape(-1)[rows + places], -np.inf)  # (n, L, D)
-    held = np.where(usable, held, -np.inf)
-    score = _mean_over_draws(log_mean(chosen, models[:, None]), log_mean(held, models), drawn)
+    draws_of_trained = np.where(usable[:, :, None], log_p_trained.reshape(-1)[rows + positions], -np.inf)  # (n, L, D)
+    log_p_held_out = np.where(usable, log_p_held_out, -np.inf)
+    score = _mean_over_draws(log_mean(draws_of_trained, models[:, None]), log_mean(log_p_held_out, models), is_draw)
     if not without_each:
         return score, np.empty((len(score), 0))
     rest = models[:, None] - usable
-    u, v = log_mean_but_one(chosen, rest[:, :, None]), log_mean_but_one(held, rest)
-    return score, _mean_over_draws(u, v, drawn[:, None])
+    u, v = log_mean_but_one(draws_of_trained, rest[:, :, None]), log_mean_but_one(log_p_held_out, rest)
+    return score, _mean_over_draws(u, v, is_draw[:, None])
 
 
 def choices(
@@ -172,9 +177,9 @@ def choices(
     return places, draw < number[:, None]
 
 
-def _mean_over_draws(u: Array, v: Array, drawn: Mask) -> Array:
-    """The mean of u - v over the last axis, over draws that were `drawn` and are finite on both sides."""
-    finite = np.isfinite(u) & drawn
+def _mean_over_draws(u: Array, v: Array, is_draw: Mask) -> Array:
+    """The mean of u - v over the last axis, over draws that were `is_draw` and are finite on both sides."""
+    finite = np.isfinite(u) & is_draw
     count = finite.sum(axis=-1)
     mean = np.where(finite, u, 0.0).sum(axis=-1) / np.maximum(count, 1)
     # If no draw is finite, all have probability 0, or none has a model.

@@ -47,7 +47,7 @@ def format_factor(nats: float) -> str:
 
 def explain_count(config: Memorization, evidence: Evidence) -> Iterator[str]:
     """The number of memorised images, their strength and the number of false alarms."""
-    count, n = evidence.count, evidence.called["n"]
+    count, n = evidence.count, evidence.identified_share["n"]
     if not count:
         yield f"The audit identified none of the {n:,} tested images as memorised."
         return
@@ -55,7 +55,7 @@ def explain_count(config: Memorization, evidence: Evidence) -> Iterator[str]:
     yield f"Of {n:,} tested images, {count:,} {verb} identified as memorised."
     if config.is_null:
         return
-    typical = evidence.background.median_called
+    typical = evidence.background.median_identified
     if typical is not None and typical["estimate"] is not None:
         yield (
             f"A typical one of them is {format_factor(typical['estimate'])} as likely under models that trained on it "
@@ -72,7 +72,7 @@ def explain_false_alarms(count: int) -> str:
 
 
 def explain_all_together(config: Memorization, evidence: Evidence) -> Iterator[str]:
-    n = evidence.called["n"]
+    n = evidence.identified_share["n"]
     if config.is_null:
         yield "Taken together, the results of all images differ more than chance explains."
         return
@@ -84,16 +84,16 @@ def explain_all_together(config: Memorization, evidence: Evidence) -> Iterator[s
 
 def fewest_memorised(evidence: Evidence) -> int:
     """The lower 95 % limit of the number of memorised images."""
-    assert evidence.beyond is not None, "only images that are counted together have a lower limit"
-    return round(float(evidence.beyond["low"]) * int(evidence.called["n"]))
+    assert evidence.excess is not None, "only images that are counted together have a lower limit"
+    return round(float(evidence.excess["low"]) * int(evidence.identified_share["n"]))
 
 
 def explain_detection_limit(evidence: Evidence) -> Iterator[str]:
     """The weakest memorisation of a single image that the audit detects."""
-    if evidence.found is not None and evidence.found["estimate"] is not None:
+    if evidence.detection_limit is not None and evidence.detection_limit["estimate"] is not None:
         yield (
-            f"If training made a single image {format_factor(evidence.found['estimate'])} as likely, the audit would "
-            f"detect it in {100 * FOUND:.0f} of 100 cases."
+            f"If training made a single image {format_factor(evidence.detection_limit['estimate'])} as likely, the "
+            f"audit would detect it in {100 * FOUND:.0f} of 100 cases."
         )
     if not evidence.would_find_one:
         yield "The audit could have missed a memorised image."
@@ -114,9 +114,9 @@ def explain_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
 
 def count_line(evidence: Evidence) -> NumberLine:
     """The number of images identified as memorised."""
-    n = evidence.called["n"]
+    n = evidence.identified_share["n"]
     label = f"images identified as memorised, of {n:,}"
-    return NumberLine(label, evidence.called["estimate"] * n, null=0.0, boundaries=(_FROM_ONE,))
+    return NumberLine(label, evidence.identified_share["estimate"] * n, null=0.0, boundaries=(_FROM_ONE,))
 
 
 _FROM_ONE = Boundary(1.0, "memorised from 1 image")
@@ -124,7 +124,7 @@ _FROM_ONE = Boundary(1.0, "memorised from 1 image")
 
 def all_together_line(evidence: Evidence) -> NumberLine:
     """The lower limit of the number of memorised images."""
-    label = f"memorised images, at least, of {evidence.called['n']:,}"
+    label = f"memorised images, at least, of {evidence.identified_share['n']:,}"
     return NumberLine(label, float(fewest_memorised(evidence)), null=0.0, boundaries=(_FROM_ONE,))
 
 

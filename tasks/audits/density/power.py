@@ -67,9 +67,9 @@ def _power_of_observations(config: Memorization) -> Power:
     repetitions = smallest_size(
         config.repetitions, 1, lambda more: more <= MOST and calling_rate(more, config.models, level, size) >= GOAL
     )
-    what = f"one observation of {observations:,} that is memorised by {config.detectable:g} nats"
+    effect = f"one observation of {observations:,} that is memorised by {config.detectable:g} nats"
     advice = "" if repetitions is None else f"train {repetitions} repetitions"
-    return Power(f"{what} (models differ by {SPREAD:g} nat)", share, advice)
+    return Power(f"{effect} (models differ by {SPREAD:g} nat)", share, advice)
 
 
 MOST = 40  # repetitions that are tried for advice

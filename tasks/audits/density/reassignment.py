@@ -42,7 +42,7 @@ def p_values(
     held_out: Indices,
     permutations: int,
     chance: np.random.Generator,
-    most: int = MOST,
+    max_sums: int = MOST,
     negligible: float = 0.0,
 ) -> Array:
     """P[M* >= M] of each observation, (n,); M* is the published score with redrawn held-out models.
@@ -58,7 +58,7 @@ def p_values(
     terms on each side is constant: with the sum T of all p and the sum S of p by models that hold out, M = log((T - S)
     / trained models) - log(S / models that held out) decreases in S alone, and M* >= M if S* <= S. One sum per
     assignment therefore suffices, of p relative to exp V, and the exact share counts sums of one number of each
-    repetition. If K^(L/2) exceeds `most`, the result is an upper bound of the exact share (`share_below`).
+    repetition. If K^(L/2) exceeds `max_sums`, the result is an upper bound of the exact share (`share_below`).
 
     **Selecting by b the p-values that are computed exactly keeps every p-value valid.** Let p' = (1 + b) / (1 +
     permutations) be the drawn and p'' the exact p-value. For a level a of at least (1 + FEW) / (1 + permutations),
@@ -67,35 +67,37 @@ def p_values(
     """
     log_p = lower_log_p(log_p, held_out, negligible) if negligible else log_p
     p = np.full(len(log_p), np.nan)
-    defined, there = ~np.isnan(terms(log_p, held_out).score), ~np.isnan(log_p)
+    defined, has_model = ~np.isnan(terms(log_p, held_out).score), ~np.isnan(log_p)
     relative, bound = _relative_densities(log_p, held_out)
-    for models, alike in patterns(there, defined):
+    for models, alike in patterns(has_model, defined):
         entries = relative[alike].reshape(len(alike), -1)
         below = np.zeros(len(alike), np.int64)
-        for chosen in assignments(models, permutations, chance):
-            below += np.count_nonzero(entries @ chosen <= bound[alike], axis=1)
+        for columns in assignments(models, permutations, chance):
+            below += np.count_nonzero(entries @ columns <= bound[alike], axis=1)
         number = possible(models)
         if number <= permutations + 1:
             p[alike] = below / number
             continue
         p[alike] = (1 + below) / (1 + permutations)
         for row in alike[below <= FEW].tolist():
-            p[row] = _share_of_all(relative[row], models, float(bound[row, 0]), most)
+            p[row] = _share_of_all(relative[row], models, float(bound[row, 0]), max_sums)
     return p
 
 
 def _relative_densities(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
     """p relative to exp V, (n, L, K), 0 if it does not count; and the sum over the models that hold out, (n, 1), plus a
     tolerance: an assignment scores at least as high if its sum is at most this."""
-    both = terms(log_p, held_out)
-    relative = relative_to(both.v, log_p, ~np.isnan(log_p) & (both.held_out_models > 0)[:, :, None])
+    block_terms = terms(log_p, held_out)
+    relative = relative_to(block_terms.v, log_p, ~np.isnan(log_p) & (block_terms.held_out_models > 0)[:, :, None])
     observed = np.take_along_axis(relative, held_out[:, :, None], axis=2).sum(axis=1)
     return relative, observed * (1 + TOLERANCE)
 
 
-def _share_of_all(relative: Array, models: Mask, bound: float, most: int = MOST) -> float:
+def _share_of_all(relative: Array, models: Mask, bound: float, max_sums: int = MOST) -> float:
     """The share of all assignments of one observation, (L, K), whose sum is at most the bound."""
-    return share_below([each[those] for each, those in zip(relative, models, strict=True) if those.any()], bound, most)
+    return share_below(
+        [values[is_model] for values, is_model in zip(relative, models, strict=True) if is_model.any()], bound, max_sums
+    )
 
 
 def least_found(log_p: Array, held_out: Indices, level: float, negligible: float = 0.0) -> Array:
@@ -105,29 +107,32 @@ def least_found(log_p: Array, held_out: Indices, level: float, negligible: float
     Accurate to 1 %. inf if no rise suffices, since no p-value can be that small; NaN if the score is undefined, or a
     model assigns the observation probability 0.
     """
-    both, there = terms(log_p, held_out), ~np.isnan(log_p)
-    v, bound = both.v, _relative_densities(log_p, held_out)[1]  # neither depends on the models that trained on it
-    counted = there & (both.held_out_models > 0)[:, :, None]
-    trained = np.arange(log_p.shape[2]) != held_out[:, :, None]
-    found = np.full(len(log_p), np.nan)
-    known = ~np.isnan(both.score) & ~(log_p == -np.inf).any(axis=(1, 2))
-    for row in np.flatnonzero(known).tolist():
+    block_terms, has_model = terms(log_p, held_out), ~np.isnan(log_p)
+    v, bound = (
+        block_terms.v,
+        _relative_densities(log_p, held_out)[1],
+    )  # neither depends on the models that trained on it
+    counted = has_model & (block_terms.held_out_models > 0)[:, :, None]
+    is_trained = np.arange(log_p.shape[2]) != held_out[:, :, None]
+    rises = np.full(len(log_p), np.nan)
+    is_defined = ~np.isnan(block_terms.score) & ~(log_p == -np.inf).any(axis=(1, 2))
+    for row in np.flatnonzero(is_defined).tolist():
         one = log_p[row]
 
         def passes(nats: float, row: int = row, one: Array = one) -> bool:
-            relative = relative_to(v[row : row + 1], (one + nats * trained[row])[None], counted[row : row + 1])[0]
-            return _share_of_all(relative, there[row], float(bound[row, 0])) <= level
+            relative = relative_to(v[row : row + 1], (one + nats * is_trained[row])[None], counted[row : row + 1])[0]
+            return _share_of_all(relative, has_model[row], float(bound[row, 0])) <= level
 
         # Large enough that the sum of every other assignment is greater, unless no rise suffices.
         low, high = 0.0, float(np.nanmax(one) - np.nanmin(one) + np.log(2 * one.size))
         if not passes(high):
-            found[row] = np.inf
+            rises[row] = np.inf
             continue
         while high - low > 0.01 * (high + negligible):
             middle = (low + high) / 2
             low, high = (low, middle) if passes(middle) else (middle, high)
-        found[row] = high + negligible
-    return found
+        rises[row] = high + negligible
+    return rises
 
 
 def smallest_p_value(repetitions: int, folds: int) -> float:
@@ -144,13 +149,13 @@ def reassign_models(log_p: Array, held_out: Indices, chance: np.random.Generator
 
     A repetition keeps its model if the model that held the observation out is missing.
     """
-    there = ~np.isnan(log_p)
-    order = np.argsort(~there, axis=2, kind="stable")
-    count = there.sum(axis=2)
-    place = (chance.random(held_out.shape) * count).astype(np.int64)
-    drawn = np.take_along_axis(order, place[:, :, None], axis=2)[:, :, 0]
-    kept = np.take_along_axis(there, held_out[:, :, None], axis=2)[:, :, 0]
-    return np.where(kept, drawn, held_out)
+    has_model = ~np.isnan(log_p)
+    order = np.argsort(~has_model, axis=2, kind="stable")
+    count = has_model.sum(axis=2)
+    position = (chance.random(held_out.shape) * count).astype(np.int64)
+    new_models = np.take_along_axis(order, position[:, :, None], axis=2)[:, :, 0]
+    has_own_model = np.take_along_axis(has_model, held_out[:, :, None], axis=2)[:, :, 0]
+    return np.where(has_own_model, new_models, held_out)
 
 
 def relative_to(v: Array, log_p: Array, counted: Mask) -> Array:
@@ -158,27 +163,27 @@ def relative_to(v: Array, log_p: Array, counted: Mask) -> Array:
 
     V = -inf is a sum of zeros; every p above 0 is then clipped.
     """
-    most = 2.0 * log_p.shape[1]
+    ceiling = 2.0 * log_p.shape[1]
     impossible = v == -np.inf
     with np.errstate(invalid="ignore", over="ignore"):
         relative = np.exp(log_p - v[:, None, None])
     if impossible.any():
-        relative[impossible] = np.where(log_p[impossible] == -np.inf, 0.0, most)
-    return np.where(counted, np.minimum(relative, most), 0.0)
+        relative[impossible] = np.where(log_p[impossible] == -np.inf, 0.0, ceiling)
+    return np.where(counted, np.minimum(relative, ceiling), 0.0)
 
 
-def patterns(there: Mask, defined: Mask) -> Iterator[tuple[Mask, NDArray[np.int64]]]:
+def patterns(has_model: Mask, defined: Mask) -> Iterator[tuple[Mask, NDArray[np.int64]]]:
     """Group the `defined` observations by their existing models (L, K); there is usually one group."""
     rows = np.flatnonzero(defined)
     if not len(rows):
         return
-    if (there[rows] == there[rows[0]]).all():
-        yield there[rows[0]], rows
+    if (has_model[rows] == has_model[rows[0]]).all():
+        yield has_model[rows[0]], rows
         return
-    packed = np.packbits(there[rows].reshape(len(rows), -1), axis=1)
-    _, first, which = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    for number, at in enumerate(first):
-        yield there[rows[at]], rows[which.reshape(-1) == number]
+    packed = np.packbits(has_model[rows].reshape(len(rows), -1), axis=1)
+    _, first, group_numbers = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    for number, index in enumerate(first):
+        yield has_model[rows[index]], rows[group_numbers.reshape(-1) == number]
 
 
 def possible(models: Mask) -> int:
@@ -192,60 +197,64 @@ def assignments(models: Mask, permutations: int, chance: np.random.Generator) ->
     All assignments if there are at most `permutations` + 1, else `permutations` uniform draws.
     """
     folds = models.shape[1]
-    known = [np.flatnonzero(repetition) for repetition in models]
-    counts = [len(those) for those in known]
+    model_lists = [np.flatnonzero(repetition) for repetition in models]
+    counts = [len(models_of_repetition) for models_of_repetition in model_lists]
     number = possible(models)
     last = number if number <= permutations + 1 else permutations
     for start in range(0, last, TOGETHER):
         these = np.arange(start, min(start + TOGETHER, last))
-        chosen = np.zeros((models.size, len(these)))
+        matrix = np.zeros((models.size, len(these)))
         digits = these
-        for repetition, (those, count) in enumerate(zip(known, counts, strict=True)):
+        for repetition, (models_of_repetition, count) in enumerate(zip(model_lists, counts, strict=True)):
             if not count:
                 continue
             if number <= permutations + 1:
-                digits, place = digits // count, digits % count
+                digits, positions = digits // count, digits % count
             else:
-                place = chance.integers(0, count, len(these))
-            chosen[repetition * folds + those[place], np.arange(len(these))] = 1.0
-        yield chosen
+                positions = chance.integers(0, count, len(these))
+            matrix[repetition * folds + models_of_repetition[positions], np.arange(len(these))] = 1.0
+        yield matrix
 
 
-def share_below(values: Sequence[Array], bound: float, most: int = MOST) -> float:
+def share_below(values: Sequence[Array], bound: float, max_sums: int = MOST) -> float:
     """The share of sums of one value from each list that are at most `bound`; the values are not negative.
 
-    Exact except for rounding of the sums (about L 2^-53 of the bound) if a half has at most `most` sums. Otherwise
+    Exact except for rounding of the sums (about L 2^-53 of the bound) if a half has at most `max_sums` sums. Otherwise
     `binned_share`: never below the exact share, and exact for a bound that is larger by at most L / BINS of its
     distance from the smallest sum. 1 without lists.
     """
     # Relative to each list's smallest value: the slack is small if few sums are below the bound.
-    smallest = [each.min() for each in values]
+    smallest = [values_of_list.min() for values_of_list in values]
     slack = bound - math.fsum(smallest)
     if slack < 0:
         return 0.0
     # A list of equal values does not matter.
-    above = [each - least for each, least in zip(values, smallest, strict=True) if (each > least).any()]
-    sizes = [len(each) for each in above]
-    left = sorted((each[each <= slack] for each in above), key=len, reverse=True)
+    above = [
+        values_of_list - minimum
+        for values_of_list, minimum in zip(values, smallest, strict=True)
+        if (values_of_list > minimum).any()
+    ]
+    sizes = [len(values_of_list) for values_of_list in above]
+    relevant = sorted((values_of_list[values_of_list <= slack] for values_of_list in above), key=len, reverse=True)
     halves: list[list[Array]] = [[], []]
-    for each in left:  # add the longest list to the half with fewer sums
-        halves[math.prod(map(len, halves[0])) > math.prod(map(len, halves[1]))].append(each)
-    first, second = (half_sums(half, slack, most) for half in halves)
+    for values_of_list in relevant:  # add the longest list to the half with fewer sums
+        halves[math.prod(map(len, halves[0])) > math.prod(map(len, halves[1]))].append(values_of_list)
+    first, second = (half_sums(half, slack, max_sums) for half in halves)
     if first is None or second is None:
-        return binned_share(left, sizes, slack)
+        return binned_share(relevant, sizes, slack)
     few, many = sorted((first, second), key=len)
     many.sort()
     below = int(np.searchsorted(many, np.sort(slack - few), side="right").sum())
     return below / math.prod(sizes)  # a quotient of integers is correctly rounded
 
 
-def half_sums(lists: Sequence[Array], slack: float, most: int) -> Array | None:
-    """The sums of one value from each list that are at most `slack`, (sums,); None if they may exceed `most`."""
+def half_sums(lists: Sequence[Array], slack: float, max_sums: int) -> Array | None:
+    """The sums of one value from each list that are at most `slack`, (sums,); None if they may exceed `max_sums`."""
     sums = np.zeros(1)
-    for each in lists:
-        if len(sums) * len(each) > most:
+    for values in lists:
+        if len(sums) * len(values) > max_sums:
             return None
-        sums = (sums[:, None] + each).reshape(-1)
+        sums = (sums[:, None] + values).reshape(-1)
         sums = sums[sums <= slack]
     return sums
 
@@ -260,8 +269,8 @@ def binned_share(lists: Sequence[Array], sizes: Sequence[int], slack: float, bin
     """
     shares = np.zeros(bins + 1)
     shares[0] = 1.0
-    for each, size in zip(lists, sizes, strict=True):  # order does not matter: every size divides once
-        steps = np.floor(each * (bins / slack)).astype(np.int64) if slack > 0 else np.zeros(len(each), np.int64)
+    for values, size in zip(lists, sizes, strict=True):  # order does not matter: every size divides once
+        steps = np.floor(values * (bins / slack)).astype(np.int64) if slack > 0 else np.zeros(len(values), np.int64)
         moved = np.zeros(bins + 1)
         for step in np.minimum(steps, bins).tolist():
             moved[step:] += shares[: bins + 1 - step]

@@ -17,7 +17,7 @@ ROUGH = 0.1  # of the samples
 
 def describe_count(evidence: Evidence) -> str:
     """The number of images that are identified, and the strength of their memorisation."""
-    count, n, background = evidence.count, evidence.called["n"], evidence.background
+    count, n, background = evidence.count, evidence.identified_share["n"], evidence.background
     subject = f"{count:,} of {n:,} images are"
     if count == 0:
         subject = f"none of {n:,} images is"
@@ -25,25 +25,25 @@ def describe_count(evidence: Evidence) -> str:
         subject = f"one of {n:,} images is"
     finding = f"{subject} memorised by more than {evidence.negligible:g} nats"
     rate = f"false discovery rate {100 * LEVEL:g} %"
-    if not count or background.median_called is None or background.highest_called is None:
+    if not count or background.median_identified is None or background.highest_identified is None:
         return f"{finding} ({rate})"
-    median, highest = background.median_called["estimate"], background.highest_called["estimate"]
+    median, highest = background.median_identified["estimate"], background.highest_identified["estimate"]
     return f"{finding} ({rate}; matched-count M: median {median:.4g} nats, maximum {highest:.4g} nats)"
 
 
 def describe_all_together(evidence: Evidence) -> Iterator[str]:
     """The number of images that are memorised beyond chance, without their identities."""
-    beyond = evidence.beyond
-    if beyond is None or beyond["p_value"] is None:
+    excess = evidence.excess
+    if excess is None or excess["p_value"] is None:
         return
-    n, p = evidence.called["n"], p_in_words(beyond["p_value"])
+    n, p = evidence.identified_share["n"], p_in_words(excess["p_value"])
     subject = f"Taken together, the p-values of all {n:,} images"
-    if beyond["p_value"] > SIGNIFICANT:
+    if excess["p_value"] > SIGNIFICANT:
         yield f"{subject} are consistent with no memorisation ({p})."
-    elif beyond["p_value"] > SURELY:
+    elif excess["p_value"] > SURELY:
         yield f"{subject} do not show memorisation at the {100 * SURELY:g} % level ({p})."
     else:
-        yield f"{subject} show that at least {round(beyond['low'] * n):,} images are memorised ({p})."
+        yield f"{subject} show that at least {round(excess['low'] * n):,} images are memorised ({p})."
         if evidence.count:
             yield "This number includes the images counted above; the others cannot be identified."
         else:
@@ -76,14 +76,14 @@ def describe_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
 
 def describe_found(evidence: Evidence) -> Iterator[str]:
     """The weakest memorisation of a single image that the run detects."""
-    found = evidence.found
-    if found is None:
+    limit = evidence.detection_limit
+    if limit is None:
         return
     power = f"{100 * FOUND:.0f} % of cases"
-    if found["estimate"] is not None:
-        upper = "no upper limit" if found["high"] is None else f"95 % interval up to {found['high']:.4g}"
+    if limit["estimate"] is not None:
+        upper = "no upper limit" if limit["high"] is None else f"95 % interval up to {limit['high']:.4g}"
         yield (
-            f"A single image that is memorised by {found['estimate']:.4g} nats ({upper}) would be detected in {power}."
+            f"A single image that is memorised by {limit['estimate']:.4g} nats ({upper}) would be detected in {power}."
         )
         return
     resolution = evidence.resolution
@@ -92,19 +92,19 @@ def describe_found(evidence: Evidence) -> Iterator[str]:
         advice = resolution.explain()
     because = " Images are detected here because many have small p-values." if evidence.count else ""
     yield (
-        f"If only one of the {evidence.called['n']:,} images were memorised, this run would detect it in fewer "
-        f"than {power}, however strong its memorisation.{because} {advice}"
+        f"If only one of the {evidence.identified_share['n']:,} images were memorised, this run would detect it in "
+        f"fewer than {power}, however strong its memorisation.{because} {advice}"
     )
 
 
 def reasons_of_doubt(config: Memorization, evidence: Evidence) -> Iterator[str]:
     """The reasons why the answer is undecided."""
-    gap, found = evidence.gap, evidence.found
+    gap, limit = evidence.gap, evidence.detection_limit
     if evidence.by_chance <= SIGNIFICANT:
         yield f"By chance alone, {100 * evidence.by_chance:.2g} % of runs have at least this number of small p-values."
-    if evidence.beyond is None and not config.leaves_out_rows:
+    if evidence.excess is None and not config.leaves_out_rows:
         yield f"P-values are counted together only with {LEAST_DRAWS:,} permutations or more: raise permutations."
-    if found is not None and found["estimate"] is not None and not evidence.would_find_one:
+    if limit is not None and limit["estimate"] is not None and not evidence.would_find_one:
         yield (
             f"*Not detected* requires a detection limit of at most {config.detectable:g} nats: train more repetitions."
         )
@@ -130,7 +130,7 @@ def remarks(config: Memorization, background: Background) -> Iterator[str]:
             f"Some trainings are missing: the image with the fewest models has {fewest['estimate']:.0f} of the "
             f"{fewest['n']} planned."
         )
-    if not config.leaves_out_rows and background.whole is None:
+    if not config.leaves_out_rows and background.full_model_loss is None:
         yield "The model of all data is missing, so its loss and its samples are not reported."
     median, below = background.effective, background.few_effective
     if median is not None and below is not None and median["estimate"] < ROUGH * config.samples:

@@ -53,44 +53,44 @@ def counted_at(smallest: float) -> float:
     return max(LEVEL, smallest)
 
 
-def beyond_chance(p_values: Array, at: float, confidence: float = 0.95) -> Beyond:
-    """The share of p-values at most `at` in excess of chance.
+def beyond_chance(p_values: Array, boundary: float, confidence: float = 0.95) -> Beyond:
+    """The share of p-values at most `boundary` in excess of chance.
 
-    For n p-values, c of them at most `at`: (c / n - at) / (1 - at), and at least 0. Of m observations that are not
-    memorised, at least a binomial number (m, 1 - `at`) have a larger p-value: the lower limit is n minus the largest m
+    For n p-values, c of them at most b = `boundary`: (c / n - b) / (1 - b), and at least 0. Of m observations that are
+    not memorised, at least a binomial number (m, 1 - b) have a larger p-value: the lower limit is n minus the largest m
     for which P[binomial <= n - c] > 1 - `confidence`. The upper limit is 1, because weak memorisation leaves p-values
     anywhere. The p-value is the probability of c or more by chance.
     """
     from scipy import stats
 
-    known = p_values[~np.isnan(p_values)]
-    n = len(known)
+    defined = p_values[~np.isnan(p_values)]
+    n = len(defined)
     if not n:
         return Beyond(Estimate(None, None, None, 0), None)
-    count = int((known <= at).sum())
+    count = int((defined <= boundary).sum())
     low, high = n - count, n + 1  # numbers of unmemorised observations: possible, impossible
     while high - low > 1:
         middle = (low + high) // 2
-        possible = stats.binom.cdf(n - count, middle, 1 - at) > 1 - confidence
+        possible = stats.binom.cdf(n - count, middle, 1 - boundary) > 1 - confidence
         low, high = (middle, high) if possible else (low, middle)
-    share = max(0.0, (count / n - at) / (1 - at)) if at < 1 else 0.0
-    return Beyond(Estimate(share, min((n - low) / n, share), 1.0, n), float(stats.binom.sf(count - 1, n, at)))
+    share = max(0.0, (count / n - boundary) / (1 - boundary)) if boundary < 1 else 0.0
+    return Beyond(Estimate(share, min((n - low) / n, share), 1.0, n), float(stats.binom.sf(count - 1, n, boundary)))
 
 
-def found_in(least: Array, share: float, confidence: float = 0.95) -> Estimate:
+def found_in(rises: Array, share: float, confidence: float = 0.95) -> Estimate:
     """The memorisation that is detected in this share of observations, in nats, and the interval of the quantile.
 
-    `least` is the memorisation with which each observation would be identified, inf if none suffices, NaN if it was
+    `rises` is the memorisation with which each observation would be identified, inf if none suffices, NaN if it was
     not computed. The value is the smallest that suffices for `share` of them, and the interval is between order
     statistics; infinite values and ends are None.
     """
     from scipy import stats
 
-    known = np.sort(least[~np.isnan(least)])
-    n = len(known)
+    ascending = np.sort(rises[~np.isnan(rises)])
+    n = len(ascending)
     if not n:
         return Estimate(None, None, None, 0)
     places = stats.binom.ppf(((1 - confidence) / 2, (1 + confidence) / 2), n, share)
     ends = (int(np.ceil(share * n)) - 1, max(int(places[0]) - 1, 0), int(places[1]))
-    value, low, high = (float(known[end]) if end < n and np.isfinite(known[end]) else None for end in ends)
+    value, low, high = (float(ascending[end]) if end < n and np.isfinite(ascending[end]) else None for end in ends)
     return Estimate(value, low, high, n)

@@ -28,20 +28,20 @@ class Trainings:
     """The trainings of a run, which all measures share.
 
     `models` describes the models and their held-out data; `fits` are their jobs, repetition by repetition, with log p
-    of the observations. `whole` are the links of the one model of all data, which samples are drawn from; leave-one-out
-    has none, because half of its models are trained on all data. `seed` determines the draws of both tables of scores,
-    so that the distribution describes the scores of the observations.
+    of the observations. `full_model` are the links of the one model of all data, which samples are drawn from;
+    leave-one-out has none, because half of its models are trained on all data. `seed` determines the draws of both
+    tables of scores, so that the distribution describes the scores of the observations.
     """
 
     config: Memorization
     models: Folds | LeaveOneOut
     fits: tuple[Job, ...]
-    whole: tuple[Job, ...]
+    full_model: tuple[Job, ...]
     seed: int
 
     @property
     def all(self) -> tuple[Job, ...]:
-        return (*self.fits, *self.whole)
+        return (*self.fits, *self.full_model)
 
 
 def trainings(config: Question) -> Trainings | None:
@@ -78,9 +78,9 @@ def _fold_chains(config: Memorization, shared: DensityTraining) -> Iterator[Chai
 
 def whole(config: Memorization, shared: DensityTraining, images: Images) -> Chain:
     """The model of all data, which one sample per test image is drawn from."""
-    drawn = len(images.test_images) if draws(config) else 0
+    sample_count = len(images.test_images) if draws(config) else 0
     seed = seeds.derive(config.seed, "training", "whole")
-    return _link_training(config, replace(shared, joins_copies=False, seed=seed, recorded=(), drawn=drawn))
+    return _link_training(config, replace(shared, joins_copies=False, seed=seed, recorded=(), drawn=sample_count))
 
 
 def draws(config: Memorization) -> bool:
@@ -104,24 +104,24 @@ def left_out(config: Memorization, estimator: SingleRows, images: Images, count:
     records = distinct_rows(images, np.arange(count))
     if not estimator.held_out_rows:
         return tuple(records.tolist())
-    most = min(estimator.held_out_rows, len(records))
-    chosen = seeds.generator(config.seed, "left out").choice(records, most, replace=False)
-    return tuple(map(int, np.sort(chosen)))
+    count_left_out = min(estimator.held_out_rows, len(records))
+    selection = seeds.generator(config.seed, "left out").choice(records, count_left_out, replace=False)
+    return tuple(map(int, np.sort(selection)))
 
 
 def observations(config: Memorization, images: Images) -> int:
     """The number of observations with a score. Raises ValueError if the data are too few or do not fit the model."""
     config.training.model.check_size(*images.shape[:2])
-    there = len(images.train_images)
-    count = config.examples or there
-    asked = len(images.test_images) if config.evaluation_split == "test" else count
-    if count > there:
-        raise ValueError(f"examples is {count}; it must be at most {there}, the number of training images")
-    name, most = ("held_out_rows", count) if config.leaves_out_rows else ("folds", min(count, asked))
+    available = len(images.train_images)
+    count = config.examples or available
+    observation_count = len(images.test_images) if config.evaluation_split == "test" else count
+    if count > available:
+        raise ValueError(f"examples is {count}; it must be at most {available}, the number of training images")
+    name, limit = ("held_out_rows", count) if config.leaves_out_rows else ("folds", min(count, observation_count))
     number = getattr(config.estimator, name)
-    if number > most:
-        raise ValueError(f"{name} is {number}; it must be at most {most}, the number of observations")
-    return asked
+    if number > limit:
+        raise ValueError(f"{name} is {number}; it must be at most {limit}, the number of observations")
+    return observation_count
 
 
 def copies_held_out(config: Memorization) -> CopyCount:
@@ -159,12 +159,12 @@ def fitting(config: Memorization, joins_copies: bool) -> DensityTraining:
     )
 
 
-def _link_training(config: Memorization, whole: DensityTraining) -> Chain:
+def _link_training(config: Memorization, training: DensityTraining) -> Chain:
     """The training as links of `link` epochs, each evaluated at its own epochs."""
-    return chain(fit, whole, config.training.link, part=link)
+    return chain(fit, training, config.training.link, part=link)
 
 
-def link(whole: DensityTraining, before: int, end: int) -> DensityTraining:
+def link(training: DensityTraining, before: int, end: int) -> DensityTraining:
     """The training up to epoch `end`, evaluated after epoch `before`; the last link draws samples."""
-    recorded = tuple(epoch for epoch in whole.recorded if before < epoch <= end)
-    return replace(whole, epochs=end, recorded=recorded, drawn=whole.drawn if end == whole.epochs else 0)
+    recorded = tuple(epoch for epoch in training.recorded if before < epoch <= end)
+    return replace(training, epochs=end, recorded=recorded, drawn=training.drawn if end == training.epochs else 0)

@@ -55,10 +55,13 @@ def agreement(config: Repeats, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - re
     from tasks.external.sent_table import read_embeddings
 
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)
-    handed = handed_out(crops_of(config.attack, pictures), pictures, config.repeated)
-    table, public = read_embeddings(config.embeddings), handed.public_ids
-    again, first = table.select(handed.repeated_ids), table.select([public[place] for place in handed.repeated])
-    apart, largest = np.abs(again - first).max(axis=1), np.maximum(np.abs(again), np.abs(first)).max(axis=1)
+    export = handed_out(crops_of(config.attack, pictures), pictures, config.repeated)
+    table, public = read_embeddings(config.embeddings), export.public_ids
+    repeated, originals = table.select(export.repeated_ids), table.select([public[index] for index in export.repeated])
+    apart, largest = (
+        np.abs(repeated - originals).max(axis=1),
+        np.maximum(np.abs(repeated), np.abs(originals)).max(axis=1),
+    )
     return make_table(AGREEMENT, repeated=len(apart), differing=int((apart > SAME * largest).sum()))
 
 
@@ -70,8 +73,8 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    for each in tables.rows(AGREEMENT):
-        yield row(DISAGREEING, {}, proportion(each["differing"], each["repeated"]), "image", 0.0)
+    for agreement_row in tables.rows(AGREEMENT):
+        yield row(DISAGREEING, {}, proportion(agreement_row["differing"], agreement_row["repeated"]), "image", 0.0)
 
 
 MEASURE = Measure("agreement", AGREEMENT, plan, rows)

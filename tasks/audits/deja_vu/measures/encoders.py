@@ -46,9 +46,9 @@ def encoders(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - 
     return pa.Table.from_pylist(rows, ENCODERS)
 
 
-def _encoder_row(found: pa.Table) -> dict[str, Any]:
+def _encoder_row(neighbours: pa.Table) -> dict[str, Any]:
     """The row of one model: its last epoch, and the first (decisive) layer."""
-    last = found.filter(pc.field("epoch") == pc.max(found["epoch"]))
+    last = neighbours.filter(pc.field("epoch") == pc.max(neighbours["epoch"]))
     first = last.filter(pc.field("layer") == last["layer"][0])
     facts = first.slice(0, 1).to_pylist()[0]
     return {
@@ -68,13 +68,13 @@ def plan(config: DejaVu, trainings: Trainings) -> Job:
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
     """The share of equal embeddings of each encoder, and its accuracy on public images."""
-    for each in tables.rows(ENCODERS):
-        name = _encoder_name(each["model"], about.given)
-        if each["tied"] is not None:
-            yield tied_row(each["tied"], each["crops"], "image", of=name)
-        if each["asked"]:
-            accuracy = proportion(each["right"], each["asked"])
-            yield accuracy_row(accuracy, "public images", each["commonest"], "image", of=name)
+    for encoder in tables.rows(ENCODERS):
+        name = _encoder_name(encoder["model"], about.given)
+        if encoder["tied"] is not None:
+            yield tied_row(encoder["tied"], encoder["crops"], "image", of=name)
+        if encoder["asked"]:
+            accuracy = proportion(encoder["right"], encoder["asked"])
+            yield accuracy_row(accuracy, "public images", encoder["commonest"], "image", of=name)
 
 
 def _encoder_name(model: str, is_given: bool) -> str:

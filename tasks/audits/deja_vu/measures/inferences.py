@@ -57,10 +57,10 @@ def inferences(config: Voting, inputs: Inputs) -> pa.Table:
     return pa.concat_tables(tables) if tables else INFERENCES.empty_table()
 
 
-def _inferences_by_cell(found: pa.Table, k: tuple[int, ...]) -> Iterator[pa.Table]:
+def _inferences_by_cell(neighbours: pa.Table, k: tuple[int, ...]) -> Iterator[pa.Table]:
     """The inferences of each epoch, layer and number of neighbours."""
-    for epoch in sorted(pc.unique(found["epoch"]).to_pylist()):
-        at_epoch = found.filter(pc.field("epoch") == epoch)
+    for epoch in sorted(pc.unique(neighbours["epoch"]).to_pylist()):
+        at_epoch = neighbours.filter(pc.field("epoch") == epoch)
         for layer in pc.unique(at_epoch["layer"]).to_pylist():  # in the requested order
             at_layer = at_epoch.filter(pc.field("layer") == layer)
             for count in k:
@@ -70,9 +70,9 @@ def _inferences_by_cell(found: pa.Table, k: tuple[int, ...]) -> Iterator[pa.Tabl
                     )
 
 
-def _set_inferences(found: pa.Table, name: str, k: int) -> pa.Table:
+def _set_inferences(neighbours: pa.Table, name: str, k: int) -> pa.Table:
     """Both models' inferences for the images of one set, by id."""
-    target, reference = (found.filter(pc.field("model") == model).sort_by("id") for model in (name, OTHER[name]))
+    target, reference = (neighbours.filter(pc.field("model") == model).sort_by("id") for model in (name, OTHER[name]))
     common = pc.is_in(target["id"], reference["id"])
     target = target.filter(common)
     reference = reference.filter(pc.is_in(reference["id"], target["id"]))
@@ -84,18 +84,18 @@ def _set_inferences(found: pa.Table, name: str, k: int) -> pa.Table:
         INFERENCES,
         k=k,
         **{name: target[name] for name in (*KEYS, "set", "id", "label")},
-        **{f"{role}_label": each.predicted for role, each in by_model.items()},
-        **{f"{role}_confidence": each.confidence for role, each in by_model.items()},
+        **{f"{role}_label": model_votes.predicted for role, model_votes in by_model.items()},
+        **{f"{role}_confidence": model_votes.confidence for role, model_votes in by_model.items()},
     )
 
 
-def count_votes(found: pa.Table, k: int, classes: int) -> Votes:
+def count_votes(neighbours: pa.Table, k: int, classes: int) -> Votes:
     """The votes of the k nearest neighbours, or of all if there are fewer."""
-    if not found.num_rows:
+    if not neighbours.num_rows:
         return Votes(np.empty(0, np.int64), np.empty(0))
-    labels = found["neighbour_labels"].combine_chunks()
+    labels = neighbours["neighbour_labels"].combine_chunks()
     flat = labels.flatten().to_numpy(zero_copy_only=False)
-    return votes(flat.reshape(found.num_rows, -1)[:, :k], classes)
+    return votes(flat.reshape(neighbours.num_rows, -1)[:, :k], classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +127,8 @@ def cells(table: pa.Table) -> Iterator[Cell]:
     names = ["epoch", "layer", "k"]
     for cell in table.group_by(names, use_threads=False).aggregate([]).to_pylist():
         epoch, layer, k = (cell[name] for name in names)
-        chosen = (pc.field("epoch") == epoch) & (pc.field("layer") == layer) & (pc.field("k") == k)
-        yield Cell(epoch, layer, k, table.filter(chosen))
+        is_in_cell = (pc.field("epoch") == epoch) & (pc.field("layer") == layer) & (pc.field("k") == k)
+        yield Cell(epoch, layer, k, table.filter(is_in_cell))
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Job:

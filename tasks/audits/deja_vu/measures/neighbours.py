@@ -56,14 +56,17 @@ SIDES = ("left", "top", "right", "bottom")
 def crops(config: Attack, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - crops depend on no table
     """The crops of both sets (CROPS)."""
     pictures = load_with_boxes(config.data, config.correlation)
-    found = crops_of(config, pictures)
-    windows = {row: [int(side) for side in window] for row, window in zip(found.rows, found.windows, strict=True)}
+    attacked_crops = crops_of(config, pictures)
+    windows = {
+        row: [int(side) for side in window]
+        for row, window in zip(attacked_crops.rows, attacked_crops.windows, strict=True)
+    }
     return pa.Table.from_pylist(
         [
-            {"set": name, "id": pictures.ids[at], "label": int(pictures.labels[at])}
-            | dict(zip(SIDES, windows.get(at, [None] * 4), strict=True))
-            for name, rows in found.attacked.items()
-            for at in rows
+            {"set": name, "id": pictures.ids[index], "label": int(pictures.labels[index])}
+            | dict(zip(SIDES, windows.get(index, [None] * 4), strict=True))
+            for name, rows in attacked_crops.attacked.items()
+            for index in rows
         ],
         CROPS,
     )
@@ -122,11 +125,11 @@ def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
 
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)
     crops = crops_of(config.attack, pictures)
-    place = hardware.device()
+    device = hardware.device()
     tables = []
-    with hardware.exactly(place):
+    with hardware.exactly(device):
         for row, epoch in enumerate(epochs(inputs[0])):
-            embed = encoder(config.pretraining, weights_of(inputs[0], row), place).embed
+            embed = encoder(config.pretraining, weights_of(inputs[0], row), device).embed
             tables.append(
                 _find_neighbours(
                     embed, pictures, crops, config, {"epoch": config.before + epoch, "model": config.model}
@@ -147,9 +150,9 @@ def _find_neighbours(
     cropped = collect_embeddings(embed, config.layers, crops.batches(pictures), len(crops.rows))
     tables = []
     for layer in config.layers:
-        both = cropped.pop(layer), public.pop(layer)
-        rows = crops.public[nearest(*both, k).rows]
-        facts = embedding_facts(*both, pictures.labels[crops.public], k)
+        crops_and_public = cropped.pop(layer), public.pop(layer)
+        rows = crops.public[nearest(*crops_and_public, k).rows]
+        facts = embedding_facts(*crops_and_public, pictures.labels[crops.public], k)
         tables.append(table(layer, crops, rows, pictures, {**about, **facts}))
     return pa.concat_tables(tables)
 
@@ -197,8 +200,8 @@ def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa
 
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)
     crops = crops_of(config.attack, pictures)
-    asked = _sent_embeddings if config.embeddings is not None else _model_embeddings
-    cropped, public = asked(config, crops, pictures)
+    compute_embeddings = _sent_embeddings if config.embeddings is not None else _model_embeddings
+    cropped, public = compute_embeddings(config, crops, pictures)
     k = min(config.k, len(crops.public))
     rows = crops.public[nearest(cropped, public, k).rows]
     facts = embedding_facts(cropped, public, pictures.labels[crops.public], k)
@@ -214,10 +217,10 @@ def _model_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictur
     from tasks.self_supervised.networks import collect_embeddings
 
     assert config.encoder is not None
-    given = load_encoder(config.encoder, (crops.resolution, crops.resolution, 3), config.interface)
+    model = load_encoder(config.encoder, (crops.resolution, crops.resolution, 3), config.interface)
 
     def embed(images: NDArray[np.uint8], layers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
-        return {layer: given.embed(images) for layer in layers}
+        return {layer: model.embed(images) for layer in layers}
 
     cropped = collect_embeddings(embed, [0], crops.batches(pictures), len(crops.rows))
     public = collect_embeddings(embed, [0], crops.public_pictures(pictures), len(crops.public))
@@ -229,8 +232,8 @@ def _sent_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPicture
     from tasks.external.sent_table import read_embeddings
 
     assert config.embeddings is not None
-    table, handed = read_embeddings(config.embeddings), handed_out(crops, pictures, config.repeated)
-    return table.select(handed.crop_ids), table.select(handed.public_ids)
+    table, export = read_embeddings(config.embeddings), handed_out(crops, pictures, config.repeated)
+    return table.select(export.crop_ids), table.select(export.public_ids)
 
 
 def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:
@@ -240,26 +243,26 @@ def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:
     if isinstance(config.encoders, Given):
         jobs += given_jobs(config, config.encoders, trainings.attack)
         layers = layers[:1]
-    for each in trainings.snapshots:
-        training = trainings.configs[each.model]
-        attacked = AttackOf(trainings.attack, training, each.model, layers, max(config.k), each.before)
-        jobs.append(Job(neighbours, attacked, (each.job,)))
+    for snapshots in trainings.snapshots:
+        training = trainings.configs[snapshots.model]
+        attacked = AttackOf(trainings.attack, training, snapshots.model, layers, max(config.k), snapshots.before)
+        jobs.append(Job(neighbours, attacked, (snapshots.job,)))
     return tuple(jobs)
 
 
-def given_jobs(config: DejaVu, given: Given, cropping: Attack) -> Iterator[Job]:
+def given_jobs(config: DejaVu, external: Given, cropping: Attack) -> Iterator[Job]:
     """The jobs that attack the given encoder as model A, and the given reference as model B."""
     target, reference = MODELS
-    match given.encoder:
+    match external.encoder:
         case EncoderFile(model=model, interface=interface):
             yield _attack_file(config, cropping, target, model, interface)
         case EncoderTable(embeddings=embeddings) if embeddings is not None:
-            yield _attack_table(config, cropping, target, embeddings, given.repeated_images)
-    match given.comparison:
+            yield _attack_table(config, cropping, target, embeddings, external.repeated_images)
+    match external.comparison:
         case ReferenceFile(reference=model, interface=interface):
             yield _attack_file(config, cropping, reference, model, interface)
         case ReferenceTable(reference_embeddings=embeddings):
-            yield _attack_table(config, cropping, reference, embeddings, given.repeated_images)
+            yield _attack_table(config, cropping, reference, embeddings, external.repeated_images)
 
 
 def _attack_file(config: DejaVu, cropping: Attack, name: str, model: ModelFile, interface: EncoderInterface) -> Job:

@@ -52,9 +52,9 @@ class Probed:
 def probe(config: Probed, inputs: Inputs) -> pa.Table:
     """The accuracy of probes on each model's snapshots (PROBE)."""
     tables = []
-    for model, before, found in zip(config.models, config.before, inputs, strict=True):
-        columns = {name: found[name] for name in PROBE.names if name != "model"}
-        columns["epoch"] = pc.add(found["epoch"], before)
+    for model, before, accuracies in zip(config.models, config.before, inputs, strict=True):
+        columns = {name: accuracies[name] for name in PROBE.names if name != "model"}
+        columns["epoch"] = pc.add(accuracies["epoch"], before)
         tables.append(make_table(PROBE, model=model, **columns))
     return pa.concat_tables(tables)
 
@@ -67,17 +67,18 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
         Job(
             linear_probe,
             LinearProbe(
-                images=trainings.configs[each.model].images,
-                encoder=encoder_of_pretraining(trainings.configs[each.model]),
+                images=trainings.configs[snapshots.model].images,
+                encoder=encoder_of_pretraining(trainings.configs[snapshots.model]),
                 layers=tuple(sorted({0, config.training.top, *config.layers})),
-                seed=seeds.derive(config.seed, "probe", each.model),
+                seed=seeds.derive(config.seed, "probe", snapshots.model),
             ),
-            (each.job,),
+            (snapshots.job,),
         )
-        for each in trainings.snapshots
+        for snapshots in trainings.snapshots
     ]
     about = Probed(
-        tuple(each.model for each in trainings.snapshots), tuple(each.before for each in trainings.snapshots)
+        tuple(snapshots.model for snapshots in trainings.snapshots),
+        tuple(snapshots.before for snapshots in trainings.snapshots),
     )
     return Job(probe, about, tuple(jobs))
 
@@ -87,9 +88,9 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     table = tables.one(PROBE)
     if table is None:
         return
-    told = table.filter(pc.field("epoch") == about.epoch)
-    for layer in dict.fromkeys([about.layer, *sorted(pc.unique(told["layer"]).to_pylist())]):
-        at_layer = told.filter(pc.field("layer") == layer)
+    last_rows = table.filter(pc.field("epoch") == about.epoch)
+    for layer in dict.fromkeys([about.layer, *sorted(pc.unique(last_rows["layer"]).to_pylist())]):
+        at_layer = last_rows.filter(pc.field("layer") == layer)
         for split in ("train", "validation"):
             of_split = at_layer.filter(pc.field("split") == split)
             if of_split.num_rows:

@@ -86,23 +86,28 @@ def draw(config: DrawnBy, inputs: Inputs) -> pa.Table:
     snapshots, diffusion, near, classifier = inputs
     about, images = config.diffusion, config.diffusion.images
     pictures = load_with_boxes(images.data, images.correlation)
-    found = choose_neighbours(near, config)
-    if not found.num_rows:
+    selected_crops = choose_neighbours(near, config)
+    if not selected_crops.num_rows:
         return DRAWN.empty_table()
-    rows = np.array([each[: config.neighbours] for each in found["neighbours"].to_pylist()], np.int64)
-    names = [f"{name} {id_}" for name, id_ in zip(found["set"].to_pylist(), found["id"].to_pylist(), strict=True)]
+    rows = np.array(
+        [neighbours[: config.neighbours] for neighbours in selected_crops["neighbours"].to_pylist()], np.int64
+    )
+    names = [
+        f"{name} {id_}"
+        for name, id_ in zip(selected_crops["set"].to_pylist(), selected_crops["id"].to_pylist(), strict=True)
+    ]
     drawings = drawn_from_neighbours(
         about, snapshots, diffusion, pictures, rows, names, config.steps, seeds.derive(config.seed, "drawings")
     )
-    places = {id_: row for row, id_ in enumerate(pictures.ids)}
-    own = np.array([places[id_] for id_ in found["id"].to_pylist()], np.int64)
+    rows_by_id = {id_: row for row, id_ in enumerate(pictures.ids)}
+    own_rows = np.array([rows_by_id[id_] for id_ in selected_crops["id"].to_pylist()], np.int64)
     side = about.diffusion.resolution
     return make_table(
         DRAWN,
         model=config.model,
-        **{name: found[name] for name in ("set", "id", "label")},
+        **{name: selected_crops[name] for name in ("set", "id", "label")},
         drawn_label=classify(classifier, drawings),
-        image_label=classify(classifier, evaluation_pictures(pictures, own, side)),
+        image_label=classify(classifier, evaluation_pictures(pictures, own_rows, side)),
         side=side,
         drawing=[drawing.tobytes() for drawing in drawings],
     )
@@ -141,9 +146,11 @@ def plan_drawings(config: DejaVu, trainings: Trainings) -> Sequence[Job]:
             diffusion_config(settings, seeds.derive(config.seed, "diffusion", model)),
         )
         diffusion = chain(train_diffusion, about, drawing.link, (last.job,), up_to)[-1]
-        asked = DrawnBy(about, model, config.asked_layers[0], drawing.images, drawing.neighbours, drawing.steps, seed)
+        drawing_config = DrawnBy(
+            about, model, config.asked_layers[0], drawing.images, drawing.neighbours, drawing.steps, seed
+        )
         inputs = (last.job, diffusion, neighbours.last(attacks, model), classifier)
-        jobs.append(Job(draw, asked, inputs))
+        jobs.append(Job(draw, drawing_config, inputs))
     return jobs
 
 
@@ -174,16 +181,20 @@ class Shown:
 @task(version=2, name="deja_vu.reconstruction", gathers=True)
 def reconstruction(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The shares of correct reconstructions (RECONSTRUCTION), from both models' reconstructions (DRAWN)."""
-    found = pa.concat_tables(inputs) if inputs else DRAWN.empty_table()
-    ways = {name: _shown_pictures(found, name) for name in SETS}
-    both = Shown(*(np.concatenate([getattr(way, name) for way in ways.values()]) for name in NAMES if name != "score"))
-    rows = [{"way": name, **score_pictures(way)} for name, way in {BOTH: both, **ways}.items() if len(way.target)]
+    drawings = pa.concat_tables(inputs) if inputs else DRAWN.empty_table()
+    ways = {name: _shown_pictures(drawings, name) for name in SETS}
+    all_pictures = Shown(
+        *(np.concatenate([getattr(way, name) for way in ways.values()]) for name in NAMES if name != "score")
+    )
+    rows = [
+        {"way": name, **score_pictures(way)} for name, way in {BOTH: all_pictures, **ways}.items() if len(way.target)
+    ]
     return pa.Table.from_pylist(rows, RECONSTRUCTION)
 
 
-def _shown_pictures(found: pa.Table, name: str) -> Shown:
+def _shown_pictures(drawings: pa.Table, name: str) -> Shown:
     """The masks of the images of one set that both models reconstructed, by id."""
-    of_set = found.filter(pc.field("set") == name)
+    of_set = drawings.filter(pc.field("set") == name)
     target, reference = (of_set.filter(pc.field("model") == model).sort_by("id") for model in (name, OTHER[name]))
     target = target.filter(pc.is_in(target["id"], reference["id"]))
     reference = reference.filter(pc.is_in(reference["id"], target["id"]))
@@ -204,8 +215,8 @@ def score_pictures(way: Shown) -> dict[str, Any]:
         "image": proportion(int(way.image.sum()), n),
     }
     columns: dict[str, Any] = {"images": n, "p_value": mcnemar_greater(target, reference)}
-    for name, each in estimates.items():
-        columns |= interval_columns(name, each)
+    for name, interval in estimates.items():
+        columns |= interval_columns(name, interval)
     return columns
 
 
@@ -217,14 +228,14 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
 def rows(tables: Tables, about: About) -> Iterator[Row]:
     """The score of both directions, and its shares."""
     table = tables.one(RECONSTRUCTION)
-    for each in [] if table is None else table.to_pylist():
-        if each["way"] != BOTH:
+    for score_row in [] if table is None else table.to_pylist():
+        if score_row["way"] != BOTH:
             continue
         setting = {"epoch": about.epoch, "layer": about.layer}
-        yield row("reconstruction score", setting, estimate(each, "score"), "image", 0.0, each["p_value"])
+        yield row("reconstruction score", setting, estimate(score_row, "score"), "image", 0.0, score_row["p_value"])
         for model in ("target", "reference"):
-            yield row("reconstruction accuracy", {**setting, "model": model}, estimate(each, model), "image")
-        yield row("image accuracy", {}, estimate(each, "image"), "image")
+            yield row("reconstruction accuracy", {**setting, "model": model}, estimate(score_row, model), "image")
+        yield row("image accuracy", {}, estimate(score_row, "image"), "image")
 
 
 MEASURE = Measure("reconstruction", RECONSTRUCTION, plan, rows)

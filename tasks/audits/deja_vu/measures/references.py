@@ -68,31 +68,31 @@ def references(config: Comparing, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist([gain(table, config) for table in inputs if table.num_rows], REFERENCES)
 
 
-def gain(found: pa.Table, config: Comparing) -> dict[str, Any]:
+def gain(neighbours: pa.Table, config: Comparing) -> dict[str, Any]:
     """The row of one model, after its last epoch."""
-    found = found.filter(pc.field("epoch") == pc.max(found["epoch"]))
-    found = found.sort_by("id")  # the order of ties must not depend on the sets
-    labels = found["label"].to_numpy().astype(np.int64)
-    classes = 1 + int(max(labels.max(), pc.max(pc.list_flatten(found["neighbour_labels"])).as_py()))
-    votes = count_votes(found, config.k, classes)
-    of = Inferences(votes.predicted == labels, votes.confidence)
-    sets = found["set"].to_numpy()
-    in_a, in_b = (float(accuracy(_select_inferences(of, sets == name), [config.confident])[0]) for name in SETS)
+    neighbours = neighbours.filter(pc.field("epoch") == pc.max(neighbours["epoch"]))
+    neighbours = neighbours.sort_by("id")  # the order of ties must not depend on the sets
+    labels = neighbours["label"].to_numpy().astype(np.int64)
+    classes = 1 + int(max(labels.max(), pc.max(pc.list_flatten(neighbours["neighbour_labels"])).as_py()))
+    votes = count_votes(neighbours, config.k, classes)
+    inferences = Inferences(votes.predicted == labels, votes.confidence)
+    sets = neighbours["set"].to_numpy()
+    in_a, in_b = (float(accuracy(_select_inferences(inferences, sets == name), [config.confident])[0]) for name in SETS)
     rng = seeds.generator(config.seed, "partings")
-    model = found["model"][0].as_py()
+    model = neighbours["model"][0].as_py()
     return {
         "model": name_of(model),
         "percent": config.confident,
         "accuracy_a": in_a,
         "accuracy_b": in_b,
         "gain": in_a - in_b,
-        "p_value": differs(labels, sets == SETS[0], of, config.confident, config.partings, rng),
+        "p_value": differs(labels, sets == SETS[0], inferences, config.confident, config.partings, rng),
         "images": len(labels),
     }
 
 
-def _select_inferences(of: Inferences, mask: Any) -> Inferences:
-    return Inferences(of.correct[mask], of.confidence[mask])
+def _select_inferences(inferences: Inferences, mask: Any) -> Inferences:
+    return Inferences(inferences.correct[mask], inferences.confidence[mask])
 
 
 def name_of(model: str) -> str:
@@ -110,22 +110,22 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - one thing is said of all
     """The target's rank if there are at least two references, then every model's gain."""
-    told = [each for each in tables.rows(REFERENCES) if each["gain"] is not None]
-    others = [each["gain"] for each in told if each["model"] != TARGET]
-    target = next((each for each in told if each["model"] == TARGET), None)
-    if target is not None and len(others) > 1:
-        p = rank_p(target["gain"], others)
-        rank = 1 + sum(each > target["gain"] + ROUNDING for each in others)
-        yield row(RANK, {"percent": target["percent"]}, alone(float(rank), 1 + len(others)), "model", None, p)
-    for each in told:
-        setting = {"model": each["model"], "percent": each["percent"]}
-        found = Estimate(each["gain"], None, None, each["images"])
-        yield row(GAIN, setting, found, "image", 0.0, each["p_value"])
+    models = [model for model in tables.rows(REFERENCES) if model["gain"] is not None]
+    reference_gains = [model["gain"] for model in models if model["model"] != TARGET]
+    target = next((model for model in models if model["model"] == TARGET), None)
+    if target is not None and len(reference_gains) > 1:
+        p = rank_p(target["gain"], reference_gains)
+        rank = 1 + sum(gain > target["gain"] + ROUNDING for gain in reference_gains)
+        yield row(RANK, {"percent": target["percent"]}, alone(float(rank), 1 + len(reference_gains)), "model", None, p)
+    for model in models:
+        setting = {"model": model["model"], "percent": model["percent"]}
+        estimate = Estimate(model["gain"], None, None, model["images"])
+        yield row(GAIN, setting, estimate, "image", 0.0, model["p_value"])
 
 
-def rank_p(target: float, others: list[float]) -> float:
+def rank_p(target: float, reference_gains: list[float]) -> float:
     """The probability of at least this rank if the target is exchangeable with the others."""
-    return (1 + sum(each >= target - ROUNDING for each in others)) / (1 + len(others))
+    return (1 + sum(gain >= target - ROUNDING for gain in reference_gains)) / (1 + len(reference_gains))
 
 
 MEASURE = Measure("references", REFERENCES, plan, rows)

@@ -79,21 +79,21 @@ class Retrieving:
 @task(version=2, name="deja_vu.retrieval")
 def retrieval(config: Retrieving, inputs: Inputs) -> pa.Table:
     """The example images (RETRIEVAL), from INFERENCES and both models' last NEIGHBOURS."""
-    found, *near = inputs
-    last = _last_cells(found, config)
+    inference_table, *near = inputs
+    last = _last_cells(inference_table, config)
     if not last or not config.shown:
         return RETRIEVAL.empty_table()
-    chosen = list(_rank_pictures(last[0], config.shown))
+    examples = list(_rank_pictures(last[0], config.shown))
     pictures = load_with_boxes(config.data, config.correlation)
-    by_layer = [_layer_rows(each, chosen, near, pictures, config.shown) for each in last]
+    by_layer = [_layer_rows(cell, examples, near, pictures, config.shown) for cell in last]
     return pa.Table.from_pylist([row for rows in zip(*by_layer, strict=True) for row in rows], RETRIEVAL)
 
 
-def _last_cells(found: pa.Table, config: Retrieving) -> list[Cell]:
+def _last_cells(inference_table: pa.Table, config: Retrieving) -> list[Cell]:
     """The inferences of the images of `sets` after the last epoch, in the order of `layers`."""
-    asked = [each for each in cells(found) if each.k == config.k and each.layer in config.layers]
-    last = max((each.epoch for each in asked), default=0)
-    of_last = {each.layer: each for each in asked if each.epoch == last}
+    requested_cells = [cell for cell in cells(inference_table) if cell.k == config.k and cell.layer in config.layers]
+    last = max((cell.epoch for cell in requested_cells), default=0)
+    of_last = {cell.layer: cell for cell in requested_cells if cell.epoch == last}
     return [
         replace(of_last[layer], table=of_last[layer].table.filter(pc.field("set").isin(config.sets)))
         for layer in config.layers
@@ -101,7 +101,7 @@ def _last_cells(found: pa.Table, config: Retrieving) -> list[Cell]:
     ]
 
 
-def _rank_pictures(cell: Cell, shown: int) -> Iterator[Row]:
+def _rank_pictures(cell: Cell, example_count: int) -> Iterator[Row]:
     """The images of each kind in order: the first of all images, then the first of each class."""
     table = cell.table
     target, reference = (table[f"{name}_confidence"].to_numpy() for name in ("target", "reference"))
@@ -109,46 +109,51 @@ def _rank_pictures(cell: Cell, shown: int) -> Iterator[Row]:
     right = {name: table[f"{name}_label"].to_numpy() == label for name in ("target", "reference")}
     classes = np.unique(label)
     kinds: dict[str, tuple[NDArray[np.bool_], NDArray[np.float64], int]] = {
-        "memorised": (right["target"] & ~right["reference"], target - reference, shown),
-        "correlated": (right["target"] & right["reference"], np.minimum(target, reference), shown),
-        "confident": (np.ones(len(label), bool), target, CONFIDENT * shown),
+        "memorised": (right["target"] & ~right["reference"], target - reference, example_count),
+        "correlated": (right["target"] & right["reference"], np.minimum(target, reference), example_count),
+        "confident": (np.ones(len(label), bool), target, CONFIDENT * example_count),
     }
-    for kind, (of_kind, by, count) in kinds.items():
+    for kind, (of_kind, strength, count) in kinds.items():
         rows = np.flatnonzero(of_kind)
-        rows = rows[np.argsort(-by[rows], kind="stable")]
-        scopes = [("all", rows[:count]), *(("class", rows[label[rows] == each][:count]) for each in classes)]
-        for scope, chosen in scopes:
-            for rank, at in enumerate(chosen.tolist(), start=1):
-                yield {"kind": kind, "scope": scope, "rank": rank, **table.slice(at, 1).to_pylist()[0]}
+        rows = rows[np.argsort(-strength[rows], kind="stable")]
+        scopes = [
+            ("all", rows[:count]),
+            *(("class", rows[label[rows] == class_label][:count]) for class_label in classes),
+        ]
+        for scope, ranked in scopes:
+            for rank, index in enumerate(ranked.tolist(), start=1):
+                yield {"kind": kind, "scope": scope, "rank": rank, **table.slice(index, 1).to_pylist()[0]}
 
 
 def _layer_rows(
-    cell: Cell, chosen: Sequence[Row], near: Sequence[pa.Table], pictures: BoxedPictures, shown: int
+    cell: Cell, examples: Sequence[Row], near: Sequence[pa.Table], pictures: BoxedPictures, neighbour_count: int
 ) -> list[Row]:
     """The rows of RETRIEVAL for the selected images at the cell's layer."""
-    ids = pa.array(sorted({row["id"] for row in chosen}), pa.string())
+    ids = pa.array(sorted({row["id"] for row in examples}), pa.string())
     votes = {row["id"]: row for row in cell.table.filter(pc.field("id").isin(ids)).to_pylist()}
-    rows = nearest(near, cell, ids, shown)
-    return [_retrieval_row(each | votes[each["id"]], rows, pictures) for each in chosen]
+    rows = nearest(near, cell, ids, neighbour_count)
+    return [_retrieval_row(example | votes[example["id"]], rows, pictures) for example in examples]
 
 
-def nearest(tables: Sequence[pa.Table], cell: Cell, ids: pa.Array, shown: int) -> dict[tuple[str, str], list[int]]:
+def nearest(
+    tables: Sequence[pa.Table], cell: Cell, ids: pa.Array, neighbour_count: int
+) -> dict[tuple[str, str], list[int]]:
     """The rows of the public images nearest to these images' crops, by (model, id), after the cell's epoch."""
-    at = (pc.field("epoch") == cell.epoch) & (pc.field("layer") == cell.layer)
-    found = pa.concat_tables(tables).filter(at & pc.field("id").isin(ids))
-    columns = (found[name].to_pylist() for name in ("model", "id", "neighbours"))
-    return {(model, id_): rows[:shown] for model, id_, rows in zip(*columns, strict=True)}
+    is_in_cell = (pc.field("epoch") == cell.epoch) & (pc.field("layer") == cell.layer)
+    matching_rows = pa.concat_tables(tables).filter(is_in_cell & pc.field("id").isin(ids))
+    columns = (matching_rows[name].to_pylist() for name in ("model", "id", "neighbours"))
+    return {(model, id_): rows[:neighbour_count] for model, id_, rows in zip(*columns, strict=True)}
 
 
 def _retrieval_row(row: Row, near: Mapping[tuple[str, str], list[int]], pictures: BoxedPictures) -> Row:
     models = {"target": row["set"], "reference": OTHER[row["set"]]}
-    more: Row = {"class": pictures.names[row["label"]]}
+    details: Row = {"class": pictures.names[row["label"]]}
     for role, model in models.items():
         rows = near[model, row["id"]]
-        more[f"{role}_class"] = pictures.names[row[f"{role}_label"]]
-        more[f"{role}_neighbours"] = [pictures.ids[at] for at in rows]
-        more[f"{role}_neighbour_classes"] = [pictures.names[pictures.labels[at]] for at in rows]
-    return {name: value for name, value in (row | more).items() if name in RETRIEVAL.names}
+        details[f"{role}_class"] = pictures.names[row[f"{role}_label"]]
+        details[f"{role}_neighbours"] = [pictures.ids[index] for index in rows]
+        details[f"{role}_neighbour_classes"] = [pictures.names[pictures.labels[index]] for index in rows]
+    return {name: value for name, value in (row | details).items() if name in RETRIEVAL.names}
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
@@ -157,10 +162,12 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     is_given = isinstance(config.encoders, Given)
     sets = SETS[:1] if is_given else SETS
     layers = config.asked_layers[:1] if is_given else config.asked_layers
-    asked = Retrieving(config.data, config.correlation, config.retrieval.example_images, layers, config.k[0], sets)
+    retrieval_config = Retrieving(
+        config.data, config.correlation, config.retrieval.example_images, layers, config.k[0], sets
+    )
     attacks = neighbours.plan(config, trainings)
     near = (neighbours.last(attacks, model) for model in MODELS)
-    return Job(retrieval, asked, (inferences.plan(config, trainings), *near))
+    return Job(retrieval, retrieval_config, (inferences.plan(config, trainings), *near))
 
 
 MEASURE = Measure("retrieval", RETRIEVAL, plan)

@@ -89,7 +89,7 @@ class Scoring:
 @task(version=2, name="deja_vu.scores", gathers=True)
 def scores(config: Scoring, inputs: Inputs) -> pa.Table:
     """The curve of the deja vu score (SCORES) by epoch, layer, number of neighbours and direction."""
-    rows = [each for table in inputs for cell in cells(table) for each in cell_rows(cell, config)]
+    rows = [score_row for table in inputs for cell in cells(table) for score_row in cell_rows(cell, config)]
     return pa.Table.from_pylist(rows, SCORES)
 
 
@@ -97,14 +97,14 @@ def cell_rows(cell: Cell, config: Scoring) -> Iterator[dict[str, Any]]:
     """The rows of one epoch, layer and number of neighbours, the decisive score first."""
     ways = (cell.way("A"), cell.way("B"))
     p = p_value(ways, config.confident, config.partings, seeds.generator(config.seed, "partings"))
-    asked = (ways[0], _swap_roles(ways[1])) if config.given else ways
-    curves = [curve(way, config, name) for way, name in zip(asked, SETS, strict=True)]
+    compared_ways = (ways[0], _swap_roles(ways[1])) if config.given else ways
+    curves = [curve(way, config, name) for way, name in zip(compared_ways, SETS, strict=True)]
     first, weights = (CORRECTED, (1.0, -1.0)) if config.given else (BOTH, (0.5, 0.5))
     for name, weight in {first: weights, "A": (1.0, 0.0), "B": (0.0, 1.0)}.items():
-        pictures = sum(len(way) for way, each in zip(ways, weight, strict=True) if each)
+        pictures = sum(len(way) for way, share in zip(ways, weight, strict=True) if share)
         if pictures:
             about = {"epoch": cell.epoch, "layer": cell.layer, "k": cell.k, "way": name, "images": pictures}
-            for percent, columns in zip(PERCENTAGES, _combine_curves(curves, asked, weight), strict=True):
+            for percent, columns in zip(PERCENTAGES, _combine_curves(curves, compared_ways, weight), strict=True):
                 decides = name == first and percent == config.confident
                 yield {**about, "percent": percent, **columns, "p_value": p if decides else None}
 
@@ -121,8 +121,8 @@ def curve(way: Way, config: Scoring, name: str) -> NDArray[np.float64]:
     """
     sample = np.stack([accuracy(way.target), accuracy(way.reference)])[None]
     rng = seeds.generator(config.seed, "resamples", name)
-    drawn = np.concatenate([sample, bootstrap_accuracies(way, PERCENTAGES, config.resamples, rng)])
-    return np.stack([drawn[:, 0], drawn[:, 1], drawn[:, 0] - drawn[:, 1]])
+    accuracies = np.concatenate([sample, bootstrap_accuracies(way, PERCENTAGES, config.resamples, rng)])
+    return np.stack([accuracies[:, 0], accuracies[:, 1], accuracies[:, 0] - accuracies[:, 1]])
 
 
 def _combine_curves(
@@ -132,23 +132,23 @@ def _combine_curves(
 
     An interval is the union of the bootstrap's and Wilson's.
     """
-    asked = [each for each in zip(curves, ways, weights, strict=True) if each[2]]
-    drawn = np.round(sum(weight * found for found, _, weight in asked), DIGITS) + 0.0  # avoids -0 for equal shares
-    low, high = np.quantile(drawn[:, 1:], [0.025, 0.975], axis=1)
-    for at, models in enumerate(((TARGET,), (REFERENCE,), (TARGET, REFERENCE))):
+    terms = [term for term in zip(curves, ways, weights, strict=True) if term[2]]
+    weighted = np.round(sum(weight * curve for curve, _, weight in terms), DIGITS) + 0.0  # avoids -0 for equal shares
+    low, high = np.quantile(weighted[:, 1:], [0.025, 0.975], axis=1)
+    for position, models in enumerate(((TARGET,), (REFERENCE,), (TARGET, REFERENCE))):
         parts = [
-            Weighted(-weight if models[0] != model else weight, found[model, 0], numbers(len(way), PERCENTAGES))
-            for found, way, weight in asked
+            Weighted(-weight if models[0] != model else weight, curve[model, 0], numbers(len(way), PERCENTAGES))
+            for curve, way, weight in terms
             for model in models
         ]
         wilsons = limits(parts)
-        low[at], high[at] = np.minimum(low[at], wilsons[0]), np.maximum(high[at], wilsons[1])
+        low[position], high[position] = np.minimum(low[position], wilsons[0]), np.maximum(high[position], wilsons[1])
     for percent in range(len(PERCENTAGES)):
-        found = (drawn[:, 0, percent], low[:, percent], high[:, percent])
+        estimates = (weighted[:, 0, percent], low[:, percent], high[:, percent])
         yield {
-            f"{name}{end}": None if np.isnan(values[at]) else float(values[at])
-            for at, name in enumerate(NAMES)
-            for end, values in zip(ENDS, found, strict=True)
+            f"{name}{end}": None if np.isnan(values[position]) else float(values[position])
+            for position, name in enumerate(NAMES)
+            for end, values in zip(ENDS, estimates, strict=True)
         }
 
 
@@ -168,47 +168,51 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     if about.given:
         yield from _rows_of_given(table, about)
         return
-    told = [each for each in table.to_pylist() if each["way"] == BOTH]
-    at_score = [each for each in told if each["percent"] == about.confident]
-    at_score.sort(key=lambda each: not _is_decisive(each, about))
-    for each in at_score:
-        paper = printed_numbers(about.cell).score if _is_decisive(each, about) and about.cell else None
-        yield row(SCORE, setting(each), estimate(each, "score"), "image", 0.0, each["p_value"], paper)
-    for each in told:
-        if _is_decisive(each, about) and each["percent"] in (about.confident, *TOLD):
-            if each["percent"] != about.confident:
-                yield row(SCORE, setting(each), estimate(each, "score"), "image", 0.0)
+    both_ways = [score_row for score_row in table.to_pylist() if score_row["way"] == BOTH]
+    at_score = [score_row for score_row in both_ways if score_row["percent"] == about.confident]
+    at_score.sort(key=lambda score_row: not _is_decisive(score_row, about))
+    for score_row in at_score:
+        paper = printed_numbers(about.cell).score if _is_decisive(score_row, about) and about.cell else None
+        yield row(SCORE, setting(score_row), estimate(score_row, "score"), "image", 0.0, score_row["p_value"], paper)
+    for score_row in both_ways:
+        if _is_decisive(score_row, about) and score_row["percent"] in (about.confident, *TOLD):
+            if score_row["percent"] != about.confident:
+                yield row(SCORE, setting(score_row), estimate(score_row, "score"), "image", 0.0)
             for model in ("target", "reference"):
-                yield row("accuracy", setting(each, model=model), estimate(each, f"{model}_accuracy"), "image")
+                yield row(
+                    "accuracy", setting(score_row, model=model), estimate(score_row, f"{model}_accuracy"), "image"
+                )
 
 
 def _rows_of_given(table: pa.Table, about: About) -> Iterator[Row]:
     """The corrected scores, the decisive one first, then both models' accuracies on both sets."""
-    at_score = [each for each in table.to_pylist() if each["percent"] == about.confident]
-    at_score.sort(key=lambda each: not _is_decisive(each, about))
-    for each in at_score:
-        if each["way"] == CORRECTED:
-            yield row(CORRECTED_SCORE, setting(each), estimate(each, "score"), "image", 0.0, each["p_value"])
-    for each in at_score:
-        if each["way"] != CORRECTED and _is_decisive(each, about):
+    at_score = [score_row for score_row in table.to_pylist() if score_row["percent"] == about.confident]
+    at_score.sort(key=lambda score_row: not _is_decisive(score_row, about))
+    for score_row in at_score:
+        if score_row["way"] == CORRECTED:
+            yield row(
+                CORRECTED_SCORE, setting(score_row), estimate(score_row, "score"), "image", 0.0, score_row["p_value"]
+            )
+    for score_row in at_score:
+        if score_row["way"] != CORRECTED and _is_decisive(score_row, about):
             for model in ("target", "reference"):
-                told = setting(each, model=model, set=each["way"])
-                yield row("accuracy", told, estimate(each, f"{model}_accuracy"), "image")
+                settings = setting(score_row, model=model, set=score_row["way"])
+                yield row("accuracy", settings, estimate(score_row, f"{model}_accuracy"), "image")
 
 
-def _is_decisive(each: Row, about: About) -> bool:
+def _is_decisive(score_row: Row, about: About) -> bool:
     """Whether the row has the decisive epoch, layer and number of neighbours."""
-    return bool((each["epoch"], each["layer"], each["k"]) == (about.epoch, about.layer, about.k))
+    return bool((score_row["epoch"], score_row["layer"], score_row["k"]) == (about.epoch, about.layer, about.k))
 
 
-def setting(each: Row, **more: Any) -> dict[str, Any]:
+def setting(score_row: Row, **more: Any) -> dict[str, Any]:
     """The setting of a row's estimate."""
-    return {name: each[name] for name in ("epoch", "k", "layer", "percent")} | more
+    return {name: score_row[name] for name in ("epoch", "k", "layer", "percent")} | more
 
 
-def estimate(each: Row, name: str) -> Estimate:
+def estimate(score_row: Row, name: str) -> Estimate:
     """The estimate and its interval in the columns of a row."""
-    return column_estimate(each, name, each["images"])
+    return column_estimate(score_row, name, score_row["images"])
 
 
 KINDS = ("correlated", "memorised", "misrepresented", "unassociated")
@@ -230,20 +234,23 @@ CATEGORIES = pa.schema(
 @task(version=2, name="deja_vu.categories", gathers=True)
 def categories(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The four categories (CATEGORIES) by epoch, layer, number of neighbours and direction."""
-    rows = [each for table in inputs for cell in cells(table) for each in _category_rows(cell)]
+    rows = [category_row for table in inputs for cell in cells(table) for category_row in _category_rows(cell)]
     return pa.Table.from_pylist(rows, CATEGORIES)
 
 
 def _category_rows(cell: Cell) -> Iterator[dict[str, Any]]:
     """The rows of one epoch, layer and number of neighbours, both sets together first."""
-    counted = {name: counts(cell.way(name)) for name in SETS}
-    for way, found in {BOTH: {name: sum(each[name] for each in counted.values()) for name in KINDS}, **counted}.items():
-        n = sum(found.values())
+    counts_by_set = {name: counts(cell.way(name)) for name in SETS}
+    for way, category_counts in {
+        BOTH: {name: sum(set_counts[name] for set_counts in counts_by_set.values()) for name in KINDS},
+        **counts_by_set,
+    }.items():
+        n = sum(category_counts.values())
         if n:
-            only = found["memorised"] + found["misrepresented"]
-            p = proportion_greater(found["memorised"], only, 0.5)
+            only = category_counts["memorised"] + category_counts["misrepresented"]
+            p = proportion_greater(category_counts["memorised"], only, 0.5)
             about = {"epoch": cell.epoch, "layer": cell.layer, "k": cell.k, "way": way, "images": n}
-            yield about | shares(found, n) | {"p_value": 1.0 if p is None else p}
+            yield about | shares(category_counts, n) | {"p_value": 1.0 if p is None else p}
 
 
 def counts(way: Way) -> dict[str, int]:
@@ -253,10 +260,10 @@ def counts(way: Way) -> dict[str, int]:
     return {name: int(np.count_nonzero(mask)) for name, mask in zip(KINDS, masks, strict=True)}
 
 
-def shares(found: dict[str, int], n: int) -> dict[str, float | None]:
+def shares(category_counts: dict[str, int], n: int) -> dict[str, float | None]:
     """The columns of the shares and their Wilson intervals."""
     columns: dict[str, float | None] = {}
-    for name, count in found.items():
+    for name, count in category_counts.items():
         columns |= interval_columns(name, proportion(count, n))
     return columns
 
@@ -271,13 +278,17 @@ def _plan_categories(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
 def share_rows(tables: Tables, about: About) -> Iterator[Row]:
     """The shares at the decisive epoch, layer and number of neighbours."""
     table = tables.one(CATEGORIES)
-    for each in [] if table is None else table.to_pylist():
-        decisive = (each["epoch"], each["layer"], each["k"]) == (about.epoch, about.layer, about.k)
-        if decisive and each["way"] == BOTH:
-            setting = {name: each[name] for name in ("epoch", "k", "layer")}
+    for category_row in [] if table is None else table.to_pylist():
+        decisive = (category_row["epoch"], category_row["layer"], category_row["k"]) == (
+            about.epoch,
+            about.layer,
+            about.k,
+        )
+        if decisive and category_row["way"] == BOTH:
+            setting = {name: category_row[name] for name in ("epoch", "k", "layer")}
             for name in ("memorised", "misrepresented", "correlated", "unassociated"):
-                p = each["p_value"] if name == "memorised" else None
-                yield row(f"share {name}", setting, estimate(each, name), "image", None, p)
+                p = category_row["p_value"] if name == "memorised" else None
+                yield row(f"share {name}", setting, estimate(category_row, name), "image", None, p)
 
 
 MEASURE = Measure("scores", SCORES, plan, rows)

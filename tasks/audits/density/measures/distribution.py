@@ -90,16 +90,16 @@ def distribution(config: Distribution, inputs: Inputs) -> pa.Table:
     recorded = [epoch for epoch in config.epochs if log_densities.recorded_at(epoch)]
     if not recorded:
         raise ValueError(f"no training was evaluated at epoch {' or '.join(map(str, config.epochs))}")
-    known = labels(config.models)
+    all_labels = labels(config.models)
     rows: list[dict[str, Any]] = []
     for epoch in recorded:
         last = epoch == config.epochs[-1]
         scores, gain, repetitions = _score_resamples(config, log_densities, epoch, REASSIGNMENTS if last else 0)
         for name, score in scores.items():
             rows += _statistic_rows(score, repetitions, {"epoch": epoch, "score": name, "label": None}, slice(None))
-            for label in np.unique(known).tolist() if last and known is not None else ():
+            for label in np.unique(all_labels).tolist() if last and all_labels is not None else ():
                 about = {"epoch": epoch, "score": name, "label": label}
-                rows += _statistic_rows(score, repetitions, about, np.flatnonzero(known == label))
+                rows += _statistic_rows(score, repetitions, about, np.flatnonzero(all_labels == label))
         p_value = gain.t_test() if isinstance(config.models, LeaveOneOut) else gain.p_value()
         about = {"epoch": epoch, "score": "gain", "label": None, "statistic": "mean"}
         rest = {"observations": gain.observations, "null": 0.0 if last else None, "p_value": p_value}
@@ -111,14 +111,14 @@ def distribution(config: Distribution, inputs: Inputs) -> pa.Table:
 class Resampled:
     """One score of every observation: with all repetitions, without each, and with redrawn held-out models."""
 
-    whole: Array  # (n,)
+    score: Array  # (n,)
     without: Array  # (n, L)
     null: list[Array] = field(default_factory=list)  # (n,) each
 
     @classmethod
     def empty(cls, observations: int, repetitions: int, nulls: int) -> Resampled:
-        whole, *null = (np.empty(observations) for _ in range(1 + nulls))
-        return cls(whole, np.empty((observations, repetitions)), null)
+        score, *null = (np.empty(observations) for _ in range(1 + nulls))
+        return cls(score, np.empty((observations, repetitions)), null)
 
 
 def _score_resamples(
@@ -133,7 +133,7 @@ def _score_resamples(
         any_asked |= ~np.isnan(block.log_p).all(axis=(0, 2))
         gain.add(block.log_p, block.held_out)
         for score, values, without in _block_scores(config, epoch, block):
-            scores[score].whole[block.places], scores[score].without[block.places] = values, without
+            scores[score].score[block.places], scores[score].without[block.places] = values, without
         for number in range(nulls):
             for score, values in null_scores(config, epoch, block, number):
                 scores[score].null[number][block.places] = values
@@ -142,8 +142,8 @@ def _score_resamples(
 
 def _block_scores(config: Distribution, epoch: int, block: Block) -> Iterator[tuple[str, Array, Array]]:
     """Each score of a block, with all repetitions and without each."""
-    both = terms(block.log_p, block.held_out)
-    yield "published", both.score, both.score_without_each
+    block_terms = terms(block.log_p, block.held_out)
+    yield "published", block_terms.score, block_terms.score_without_each
     chance = seeds.generator(config.seed, "matched", epoch, block.number)
     yield "matched", *matched_count_score(block.log_p, block.held_out, config.draws, chance)
 
@@ -157,12 +157,12 @@ def null_scores(config: Distribution, epoch: int, block: Block, number: int) -> 
 
 
 def _statistic_rows(
-    score: Resampled, repetitions: NDArray[np.int64], about: Mapping[str, Any], chosen: slice | NDArray[np.int64]
+    score: Resampled, repetitions: NDArray[np.int64], about: Mapping[str, Any], selection: slice | NDArray[np.int64]
 ) -> Iterator[dict[str, Any]]:
     """A row for each statistic of the chosen observations."""
-    values = score.whole[chosen]
-    without = [describe(score.without[chosen, repetition]) for repetition in repetitions]
-    nulls = [describe(null[chosen]) for null in score.null]
+    values = score.score[selection]
+    without = [describe(score.without[selection, repetition]) for repetition in repetitions]
+    nulls = [describe(null[selection]) for null in score.null]
     for statistic, value in describe(values).items():
         null = float(np.mean([redrawn[statistic] for redrawn in nulls])) if nulls else np.nan
         counted = np.isfinite(values) if statistic in ("mean", "skewness") else ~np.isnan(values)
@@ -211,9 +211,9 @@ def quantile(ascending: Array, share: float) -> float:
     """The quantile by linear interpolation; NaN without values."""
     if not len(ascending):
         return np.nan
-    place = share * (len(ascending) - 1)
-    before = int(place)
-    part, low = place - before, float(ascending[before])
+    position = share * (len(ascending) - 1)
+    before = int(position)
+    part, low = position - before, float(ascending[before])
     high = float(ascending[min(before + 1, len(ascending) - 1)])
     # inf minus inf is undefined.
     return low if part == 0.0 or low == high else low * (1 - part) + high * part
@@ -253,16 +253,16 @@ class Gain:
         """Add a block's observations."""
         possible = np.isfinite(log_p).any(axis=(1, 2))
         log_p, held_out = _with_lowest(lower_log_p(log_p, held_out, self.negligible)[possible]), held_out[possible]
-        _, held = sides(log_p, held_out)
-        there = ~np.isnan(log_p)
-        if len(there):
-            self.models = there[0] if self.models is None else self.models
-            self.alike &= bool((there == self.models).all())
-        count = there.sum(axis=2)
-        usable = ~np.isnan(held) & (count > 1)
+        _, log_p_held_out = sides(log_p, held_out)
+        has_model = ~np.isnan(log_p)
+        if len(has_model):
+            self.models = has_model[0] if self.models is None else self.models
+            self.alike &= bool((has_model == self.models).all())
+        count = has_model.sum(axis=2)
+        usable = ~np.isnan(log_p_held_out) & (count > 1)
         self.observations += int(usable.any(axis=1).sum())
-        mean = np.where(there, log_p, 0.0).sum(axis=2) / np.maximum(count, 1)
-        b = np.where(there & usable[:, :, None], log_p - mean[:, :, None], 0.0)
+        mean = np.where(has_model, log_p, 0.0).sum(axis=2) / np.maximum(count, 1)
+        b = np.where(has_model & usable[:, :, None], log_p - mean[:, :, None], 0.0)
         self.gains -= (np.take_along_axis(b, held_out[:, :, None], axis=2)[:, :, 0] * scale(count)).sum(axis=0)
         for repetition, part in enumerate(b.transpose(1, 0, 2)):
             out = held_out[usable[:, repetition], repetition]
@@ -297,7 +297,9 @@ class Gain:
         if self.models is None or not self.alike or not usable.any():
             return None
         counts = self.models.sum(axis=1)
-        moments = [self.moments(at, float(scale(counts)[at])) for at in np.flatnonzero(usable).tolist()]
+        moments = [
+            self.moments(repetition, float(scale(counts)[repetition])) for repetition in np.flatnonzero(usable).tolist()
+        ]
         mean = float(np.mean([mean for mean, _ in moments]))
         variance = sum(variance for _, variance in moments) / len(moments) ** 2
         if not variance > 0:
@@ -342,8 +344,8 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
     if trainings is None:
         return ()
     config, epochs = trainings.config, trainings.config.training.recorded
-    asked = Distribution(trainings.models, epochs, config.draws, trainings.seed, config.negligible)
-    return Job(distribution, asked, trainings.fits)
+    job_config = Distribution(trainings.models, epochs, config.draws, trainings.seed, config.negligible)
+    return Job(distribution, job_config, trainings.fits)
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:

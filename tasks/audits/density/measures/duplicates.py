@@ -82,9 +82,9 @@ def closest_other(rows: NDArray[np.float32]) -> Closest:
         raise ValueError("there is one image; to have a closest other there must be at least 2")
     neighbours = nearest(rows, rows, 2)
     # Of several equal rows the first two are nearest to all, so a row is not always among its own neighbours.
-    other = (neighbours.rows[:, 0] == np.arange(len(rows))).astype(np.intp)
+    column = (neighbours.rows[:, 0] == np.arange(len(rows))).astype(np.intp)
     every = np.arange(len(rows))
-    return Closest(neighbours.distances[every, other], neighbours.rows[every, other])
+    return Closest(neighbours.distances[every, column], neighbours.rows[every, column])
 
 
 DUPLICATES = pa.schema(
@@ -130,14 +130,14 @@ def duplicates(config: Duplicates, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     )
 
 
-def closest_pairs(others: Closest) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def closest_pairs(closest: Closest) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The pairs (pairs, 2) of every row and its closest row, the lower row first, and their distances (pairs,).
 
     Sorted by distance, then by rows.
     """
-    both = np.sort(np.stack([np.arange(len(others.rows)), others.rows], axis=1), axis=1)
-    pairs, first = np.unique(both, axis=0, return_index=True)  # in the order of rows
-    distances = others.distances[first]
+    row_pairs = np.sort(np.stack([np.arange(len(closest.rows)), closest.rows], axis=1), axis=1)
+    pairs, first = np.unique(row_pairs, axis=0, return_index=True)  # in the order of rows
+    distances = closest.distances[first]
     order = np.argsort(distances, kind="stable")
     return pairs[order], distances[order]
 

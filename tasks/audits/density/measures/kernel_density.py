@@ -83,41 +83,43 @@ class Kernel(Ranged):
 @task(version=1, name="density.kernel")
 def kernel(config: Kernel, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The densities on a grid beyond all points (KERNEL)."""
-    drawn = drawn_points(config)
-    beyond = BEYOND * config.bandwidth
-    x = np.linspace(drawn.min() - beyond, drawn.max() + beyond, config.grid)
+    positions = drawn_points(config)
+    margin = BEYOND * config.bandwidth
+    x = np.linspace(positions.min() - margin, positions.max() + margin, config.grid)
     return make_table(
         KERNEL,
         x=x,
-        with_point=np.exp(log_density(x, drawn, config.bandwidth)),
-        without_point=np.exp(log_density(x, drawn[:-1], config.bandwidth)),
-        overfitted=np.exp(log_density(x, drawn, config.overfitted)),
+        with_point=np.exp(log_density(x, positions, config.bandwidth)),
+        without_point=np.exp(log_density(x, positions[:-1], config.bandwidth)),
+        overfitted=np.exp(log_density(x, positions, config.overfitted)),
     )
 
 
 @task(version=1, name="density.points")
 def points(config: Kernel, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The score of every point (POINTS), the outlying one last."""
-    drawn = drawn_points(config)
-    held_out = np.array([log_density(drawn[[i]], np.delete(drawn, i), config.bandwidth)[0] for i in range(len(drawn))])
-    rows = np.arange(len(drawn))
+    positions = drawn_points(config)
+    held_out = np.array(
+        [log_density(positions[[i]], np.delete(positions, i), config.bandwidth)[0] for i in range(len(positions))]
+    )
+    rows = np.arange(len(positions))
     return make_table(
         POINTS,
         row=rows,
-        x=drawn,
-        outlying=rows == len(drawn) - 1,
-        log_p_trained=log_density(drawn, drawn, config.bandwidth),
+        x=positions,
+        outlying=rows == len(positions) - 1,
+        log_p_trained=log_density(positions, positions, config.bandwidth),
         log_p_held_out=held_out,
-        m=memorisation(held_out, len(drawn), config.bandwidth),
+        m=memorisation(held_out, len(positions), config.bandwidth),
     )
 
 
 def drawn_points(config: Kernel) -> Array:
     """The points (points + 1,) in the order in which they are drawn, the outlying one last."""
     draw = seeds.generator(config.seed, "kernel points")
-    which = draw.integers(len(MEANS), size=config.points)
-    drawn = MEANS[which] + DEVIATIONS[which] * draw.standard_normal(config.points)
-    return np.append(drawn, drawn.max() + config.gap)
+    component = draw.integers(len(MEANS), size=config.points)
+    positions = MEANS[component] + DEVIATIONS[component] * draw.standard_normal(config.points)
+    return np.append(positions, positions.max() + config.gap)
 
 
 def log_density(x: Array, points: Array, bandwidth: float) -> Array:
@@ -131,8 +133,8 @@ def memorisation(held_out: Array, count: int, bandwidth: float) -> Array:
 
     It falls as q rises, to log((count - 1) / count).
     """
-    own = -LOG_ROOT - math.log(bandwidth)  # log K(0) / h
-    return np.asarray(np.logaddexp(math.log(count - 1) + held_out, own) - math.log(count) - held_out)
+    log_own_kernel = -LOG_ROOT - math.log(bandwidth)  # log K(0) / h
+    return np.asarray(np.logaddexp(math.log(count - 1) + held_out, log_own_kernel) - math.log(count) - held_out)
 
 
 def _plan_kernel(config: Density, _: object) -> Job | tuple[()]:

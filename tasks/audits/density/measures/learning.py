@@ -70,11 +70,11 @@ def learning(config: Constant, inputs: Inputs) -> pa.Table:
     """The log density of held-out observations and that of the constant (LEARNING), from the table of scores."""
     (table,) = inputs
     held_out = lists(table, "held_out")
-    known = np.isfinite(held_out)
-    counts = known.sum(axis=1)
-    asked = counts > 0
-    log_p = np.where(known, held_out, 0.0).sum(axis=1)[asked] / counts[asked]
-    constant = constant_log_p(config, load(config.data), table["row"].to_numpy()[asked])
+    is_finite = np.isfinite(held_out)
+    counts = is_finite.sum(axis=1)
+    is_scored = counts > 0
+    log_p = np.where(is_finite, held_out, 0.0).sum(axis=1)[is_scored] / counts[is_scored]
+    constant = constant_log_p(config, load(config.data), table["row"].to_numpy()[is_scored])
     difference = statistics.mean((log_p - constant).tolist())
     return make_table(
         LEARNING,
@@ -88,17 +88,19 @@ def learning(config: Constant, inputs: Inputs) -> pa.Table:
 
 def constant_log_p(config: Constant, images: Images, rows: NDArray[np.int64]) -> Array:
     """log p of these rows of the evaluated split under the constant, (rows,), in nats."""
-    trained = images.train_images[: config.examples or None]
-    asked = images.test_images if config.asked == "test" else images.train_images
-    sums, squares = _pixel_sums(trained)
-    mean = sums / len(trained)
+    train_images = images.train_images[: config.examples or None]
+    evaluated_images = images.test_images if config.asked == "test" else images.train_images
+    sums, squares = _pixel_sums(train_images)
+    mean = sums / len(train_images)
     if sees_binary(config.model, images):
-        q = (1 + sums / 255) / (2 + len(trained))
+        q = (1 + sums / 255) / (2 + len(train_images))
         log_density = partial(bernoulli_log_p, q=q)
     else:
-        variance = np.maximum(squares / len(trained) - mean**2, 0.0) + 1 / 12
+        variance = np.maximum(squares / len(train_images) - mean**2, 0.0) + 1 / 12
         log_density = partial(normal_log_p, mean=mean, variance=variance)
-    parts = [log_density(_flat(asked[rows[start : start + AT_ONCE]])) for start in range(0, len(rows), AT_ONCE)]
+    parts = [
+        log_density(_flat(evaluated_images[rows[start : start + AT_ONCE]])) for start in range(0, len(rows), AT_ONCE)
+    ]
     return np.concatenate(parts) if parts else np.empty(0)
 
 
@@ -151,11 +153,16 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a density knows no settings
-    for each in tables.rows(LEARNING):
-        if each["log_p"] is None:
+    for learning_row in tables.rows(LEARNING):
+        if learning_row["log_p"] is None:
             continue
-        difference = Estimate(each["log_p"] - each["constant"], each["low"], each["high"], each["n"])
-        yield log_p_row(each["log_p"], each["constant"], difference, "held-out images", "observation")
+        difference = Estimate(
+            learning_row["log_p"] - learning_row["constant"],
+            learning_row["low"],
+            learning_row["high"],
+            learning_row["n"],
+        )
+        yield log_p_row(learning_row["log_p"], learning_row["constant"], difference, "held-out images", "observation")
 
 
 MEASURE = Measure("learning", LEARNING, plan, rows)

@@ -146,12 +146,12 @@ def pairs(scores: pa.Table, neighbours: pa.Table) -> tuple[Scored, Array, Mask]:
     """
     observations = scored_observations(scores)
     rho_of = dict(zip(neighbours["row"].to_pylist(), column(neighbours, "ratio"), strict=True))
-    missing = [row for row in observations.rows.tolist() if row not in rho_of]
-    if missing:
-        raise ValueError(f"observation {missing[0]} has a score but no neighbours in their table")
+    rows_without_rho = [row for row in observations.rows.tolist() if row not in rho_of]
+    if rows_without_rho:
+        raise ValueError(f"observation {rows_without_rho[0]} has a score but no neighbours in their table")
     rho = np.array([rho_of[row] for row in observations.rows.tolist()], np.float64)
-    known = ~np.isnan(rho)
-    return observations.select(known), rho[known], highly_memorised_mask(observations.m)[known]
+    is_known_rho = ~np.isnan(rho)
+    return observations.select(is_known_rho), rho[is_known_rho], highly_memorised_mask(observations.m)[is_known_rho]
 
 
 def correlations(scores: pa.Table, neighbours: pa.Table) -> Mapping[str, OfAll]:
@@ -181,8 +181,8 @@ def spearman(m: Array, rho: Array) -> float:
     """r of ranks (ties at their mean) of the pairs with M; NaN for fewer than three pairs, or without variance."""
     from scipy import stats
 
-    known = ~np.isnan(m)
-    return pearson(stats.rankdata(m[known]), stats.rankdata(rho[known]))
+    has_m = ~np.isnan(m)
+    return pearson(stats.rankdata(m[has_m]), stats.rankdata(rho[has_m]))
 
 
 RATIOS = pa.schema(
@@ -217,10 +217,10 @@ def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
 
 
 def _bin_rows(m: Array, rho: Array, width: float) -> Iterator[dict[str, Any]]:
-    place = bin_of(m, width)
-    order = np.argsort(place, kind="stable")
-    order = order[np.isfinite(place[order])]
-    bins, first = np.unique(place[order], return_index=True)
+    bin_numbers = bin_of(m, width)
+    order = np.argsort(bin_numbers, kind="stable")
+    order = order[np.isfinite(bin_numbers[order])]
+    bins, first = np.unique(bin_numbers[order], return_index=True)
     # A slice for each bin, because every observation may have its own bin.
     for number, values in zip(bins, np.split(rho[order], first[1:]), strict=False):
         yield {"group": "bin", "low": number * width, "high": (number + 1) * width, **_mean_and_error(values)}
@@ -242,8 +242,8 @@ def _mean_and_error(values: Array) -> dict[str, Any]:
 def _mean_ratio(m: Array, rho: Array, group: str) -> float:
     """The mean ratio of observations above the 95 % quantile of M, or of the others; NaN without any."""
     high = highly_memorised_mask(m)
-    chosen = rho[high if group == "memorised" else ~high]
-    return float(chosen.mean()) if len(chosen) else np.nan
+    ratios = rho[high if group == "memorised" else ~high]
+    return float(ratios.mean()) if len(ratios) else np.nan
 
 
 def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
@@ -253,7 +253,9 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
 def job(trainings: Trainings) -> Job:
     """The job of the neighbours, with the last link of the model of all data as input."""
     config = trainings.config
-    return Job(neighbours, Neighbouring(config.data, config.examples, config.evaluation_split), (trainings.whole[-1],))
+    return Job(
+        neighbours, Neighbouring(config.data, config.examples, config.evaluation_split), (trainings.full_model[-1],)
+    )
 
 
 def rows(tables: Tables, _: object) -> Iterator[Row]:
@@ -262,9 +264,11 @@ def rows(tables: Tables, _: object) -> Iterator[Row]:
     if near is None:
         return
     by = correlations(scores, near) if scores is not None else {}
-    for name, of in by.items():
+    for name, correlation in by.items():
         metric = "correlation of M and the neighbour ratio"
-        yield row(metric, {"by": name}, of.estimate, "repetition", null=of.null, p_value=of.p_value)
+        yield row(
+            metric, {"by": name}, correlation.estimate, "repetition", null=correlation.null, p_value=correlation.p_value
+        )
     yield row("observations that a sample equals", {}, copied_share(near), "observation", null=0.0)
 
 

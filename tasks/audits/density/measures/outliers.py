@@ -68,12 +68,12 @@ def outliers(config: Outliers, inputs: Inputs) -> pa.Table:
     observations = scored_observations(inputs[0])
     high = highly_memorised_mask(observations.m)
     between = edges(observations.u, config.width)
-    place = np.searchsorted(between, observations.u, side="right")
+    bin_numbers = np.searchsorted(between, observations.u, side="right")
     ends = [None, *between.tolist(), None]
-    shares = _shares_of(observations, place, len(between) + 1)
+    shares = _shares_of(observations, bin_numbers, len(between) + 1)
     rows = []
     for number in range(len(between) + 1):
-        here = place == number
+        here = bin_numbers == number
         memorised, regular = observations.rows[here & high], observations.rows[here & ~high]
         rows.append(_bin_row(config, number, ends[number], ends[number + 1], memorised, regular, shares[number]))
     return pa.Table.from_pylist(rows, OUTLIERS)
@@ -101,16 +101,19 @@ def _bin_row(
     }
 
 
-def _shares_of(observations: Scored, place: NDArray[np.int64], bins: int) -> list[Estimate]:
+def _shares_of(observations: Scored, bin_numbers: NDArray[np.int64], bins: int) -> list[Estimate]:
     """The share of highly memorised observations per bin, and its jackknife interval over repetitions."""
-    of_bin = np.bincount(place, minlength=bins)
+    of_bin = np.bincount(bin_numbers, minlength=bins)
 
     def shares(m: Array) -> Array:
         with np.errstate(invalid="ignore"):
-            return np.asarray(np.bincount(place[highly_memorised_mask(m)], minlength=bins) / of_bin)
+            return np.asarray(np.bincount(bin_numbers[highly_memorised_mask(m)], minlength=bins) / of_bin)
 
-    whole, without = shares(observations.m), [shares(m) for m in observations.m_without.T]
-    return [statistics.jackknife(whole[number], [each[number] for each in without]) for number in range(bins)]
+    all_shares, without = shares(observations.m), [shares(m) for m in observations.m_without.T]
+    return [
+        statistics.jackknife(all_shares[number], [shares_without_one[number] for shares_without_one in without])
+        for number in range(bins)
+    ]
 
 
 def examples(config: Outliers, group: str, number: int, rows: NDArray[np.int64]) -> list[int]:
@@ -138,12 +141,12 @@ def bin_of(values: ArrayLike, width: float) -> Array:
 
     Infinite values and NaN are returned unchanged.
     """
-    given = np.asarray(values, np.float64)
+    array = np.asarray(values, np.float64)
     with np.errstate(invalid="ignore"):
-        number = np.floor(given / width)
+        number = np.floor(array / width)
         # A quotient rounded up to an integer is one too large, and one rounded down is one too small.
-        number -= given < number * width
-        return np.asarray(number + (given >= (number + 1) * width))
+        number -= array < number * width
+        return np.asarray(number + (array >= (number + 1) * width))
 
 
 def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:

@@ -112,65 +112,67 @@ def scores(config: Scores, inputs: Inputs) -> pa.Table:
     if not log_densities.recorded_at(config.epoch):
         raise ValueError(f"no training was evaluated at epoch {config.epoch}")
     rows = config.models.rows
-    known = labels(config.models)
-    asked = np.zeros(len(rows), np.bool_)
-    asked[seeds.generator(config.seed, "planted").choice(len(rows), min(PLANTED, len(rows)), replace=False)] = True
-    blocks = [_block_columns(config, block, asked[block.places]) for block in log_densities.blocks(config.epoch)]
+    labels_of_rows = labels(config.models)
+    is_planted = np.zeros(len(rows), np.bool_)
+    is_planted[seeds.generator(config.seed, "planted").choice(len(rows), min(PLANTED, len(rows)), replace=False)] = True
+    blocks = [_block_columns(config, block, is_planted[block.places]) for block in log_densities.blocks(config.epoch)]
     columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     columns["effective_samples"] = log_densities.effective_samples(config.epoch)
     columns["encoder_effective_samples"] = log_densities.effective_samples(config.epoch, of_encoder=True)
     adjusted = tail.adjust_p_values(columns["p_value"], isinstance(config.models, LeaveOneOut))
     columns["p_adjusted"] = adjusted
-    return make_table(SCORES, row=rows, label=known, **{name: _column_of(values) for name, values in columns.items()})
+    return make_table(
+        SCORES, row=rows, label=labels_of_rows, **{name: _column_of(values) for name, values in columns.items()}
+    )
 
 
-def _block_columns(config: Scores, block: Block, asked: Mask) -> dict[str, NDArray[Any]]:
-    """The columns of a block that need no other block; `asked` marks observations with a found_from."""
+def _block_columns(config: Scores, block: Block, is_planted: Mask) -> dict[str, NDArray[Any]]:
+    """The columns of a block that need no other block; `is_planted` marks observations with a found_from."""
 
     def chance(name: str) -> np.random.Generator:
         return seeds.generator(config.seed, name, config.epoch, block.number)
 
-    both = terms(block.log_p, block.held_out)
-    trained, held_out = (values.astype(np.float32) for values in both.by_repetition)
-    whole, without = matched_count_score(block.log_p, block.held_out, config.draws, chance("matched"))
+    block_terms = terms(block.log_p, block.held_out)
+    log_p_trained, log_p_held_out = (values.astype(np.float32) for values in block_terms.by_repetition)
+    m_matched, m_without = matched_count_score(block.log_p, block.held_out, config.draws, chance("matched"))
     permuted = chance("permutations")
     m_redrawn, u_redrawn = redrawn(config, block)
     return {
-        "log_p_trained": both.u,
-        "log_p_held_out": both.v,
-        "m": both.score,
-        "m_matched": whole,
+        "log_p_trained": block_terms.u,
+        "log_p_held_out": block_terms.v,
+        "m": block_terms.score,
+        "m_matched": m_matched,
         "p_value": p_values(block.log_p, block.held_out, config.permutations, permuted, negligible=config.negligible),
-        "found_from": found_from(config, block, asked, chance("planted")),
-        "trained_models": both.trained_models.sum(axis=1, dtype=np.int32),
-        "held_out_models": both.held_out_models.sum(axis=1, dtype=np.int32),
-        "trained": trained,
-        "held_out": held_out,
-        "matched_without": without.astype(np.float32),
+        "found_from": found_from(config, block, is_planted, chance("planted")),
+        "trained_models": block_terms.trained_models.sum(axis=1, dtype=np.int32),
+        "held_out_models": block_terms.held_out_models.sum(axis=1, dtype=np.int32),
+        "trained": log_p_trained,
+        "held_out": log_p_held_out,
+        "matched_without": m_without.astype(np.float32),
         "matched_redrawn": m_redrawn.astype(np.float32),
         "trained_redrawn": u_redrawn.astype(np.float32),
     }
 
 
-def found_from(config: Scores, block: Block, asked: Mask, chance: np.random.Generator) -> Array:
+def found_from(config: Scores, block: Block, is_planted: Mask, chance: np.random.Generator) -> Array:
     """The nats with which each requested observation would be identified, (n,); NaN for the others."""
-    found = np.full(len(block.log_p), np.nan)
-    log_p = block.log_p[asked]
-    held_out = reassign_models(log_p, block.held_out[asked], chance)
+    rises = np.full(len(block.log_p), np.nan)
+    log_p = block.log_p[is_planted]
+    held_out = reassign_models(log_p, block.held_out[is_planted], chance)
     level = tail.alone(len(config.models.rows), isinstance(config.models, LeaveOneOut))
-    found[asked] = least_found(log_p, held_out, level, config.negligible)
-    return found
+    rises[is_planted] = least_found(log_p, held_out, level, config.negligible)
+    return rises
 
 
 def redrawn(config: Scores, block: Block) -> tuple[Array, Array]:
     """The matched-count score and U under redrawn held-out models, draw by draw, (n, REDRAWN) each."""
-    scores, trained = [], []
+    scores, u_draws = [], []
     for number in range(REDRAWN):
         chance = seeds.generator(config.seed, "reassigned", config.epoch, number, block.number)
         held_out = reassign_models(block.log_p, block.held_out, chance)
         scores.append(matched_count_score(block.log_p, held_out, config.draws, chance, without_each=False)[0])
-        trained.append(terms(block.log_p, held_out).u)
-    return np.stack(scores, axis=1), np.stack(trained, axis=1)
+        u_draws.append(terms(block.log_p, held_out).u)
+    return np.stack(scores, axis=1), np.stack(u_draws, axis=1)
 
 
 def _column_of(values: NDArray[Any]) -> pa.Array:
@@ -223,16 +225,18 @@ def check_epsilon(
     """
     if not 0 < epsilon < math.inf or not 0 <= delta < 1:
         raise ValueError(f"epsilon is {epsilon} and delta {delta}; they must be finite and above 0, and from 0 below 1")
-    both = _paired_terms(trained, held_out)
-    score = both.score
+    row_terms = _paired_terms(trained, held_out)
+    score = row_terms.score
     scored = np.flatnonzero(~np.isnan(score))
     if not len(scored):
         raise ValueError("no row has a score to compare with epsilon: trainings with it or without it are missing")
     largest = int(scored[score[scored].argmax()])
-    p_of_row = greater(both, epsilon)
+    p_of_row = greater(row_terms, epsilon)
     tested = p_of_row[~np.isnan(p_of_row)]
     # Bonferroni's: the row was chosen by its score.
-    interval = statistics.jackknife(float(score[largest]), both.score_without_each[largest], 1 - LEVEL / len(scored))
+    interval = statistics.jackknife(
+        float(score[largest]), row_terms.score_without_each[largest], 1 - LEVEL / len(scored)
+    )
     return Check(
         epsilon=epsilon,
         delta=delta,
@@ -249,25 +253,25 @@ def _paired_terms(trained: Array, held_out: Array) -> Terms:
     if trained.shape != held_out.shape or trained.ndim != 2:
         shapes = f"trained is {trained.shape} and held_out {held_out.shape}"
         raise ValueError(f"{shapes}; they must have equal shapes (rows, trials)")
-    there = [~np.isnan(side) for side in (trained, held_out)]
-    sums = [np.where(known, side, -np.inf) for known, side in zip(there, (trained, held_out), strict=True)]
-    return Terms(sums[0], there[0].astype(np.int64), sums[1], there[1].astype(np.int64))
+    has_model = [~np.isnan(side) for side in (trained, held_out)]
+    sums = [np.where(mask, side, -np.inf) for mask, side in zip(has_model, (trained, held_out), strict=True)]
+    return Terms(sums[0], has_model[0].astype(np.int64), sums[1], has_model[1].astype(np.int64))
 
 
-def greater(both: Terms, epsilon: float) -> Array:
+def greater(row_terms: Terms, epsilon: float) -> Array:
     """One-sided p-values of scores above epsilon, (n,), by the jackknife; NaN if it has no error."""
     from scipy import stats
 
-    score, without = both.score, both.score_without_each
+    score, without = row_terms.score, row_terms.score_without_each
     trials = without.shape[1]
-    known = np.isfinite(score) & np.isfinite(without).all(axis=1) & (trials > 1)
+    is_testable = np.isfinite(score) & np.isfinite(without).all(axis=1) & (trials > 1)
     p_of_row = np.full(len(score), np.nan)
-    if known.any():
-        rest, apart = without[known], score[known] - epsilon
+    if is_testable.any():
+        rest, apart = without[is_testable], score[is_testable] - epsilon
         errors = np.sqrt((trials - 1) / trials * ((rest - rest.mean(axis=1, keepdims=True)) ** 2).sum(axis=1))
         with np.errstate(divide="ignore", invalid="ignore"):
             statistic = np.where(errors > 0, apart / errors, np.where(apart > 0, np.inf, -np.inf))
-        p_of_row[known] = stats.t.sf(statistic, trials - 1)
+        p_of_row[is_testable] = stats.t.sf(statistic, trials - 1)
     return p_of_row
 
 
@@ -277,8 +281,8 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
 
 def job(trainings: Trainings) -> Job:
     config = trainings.config
-    drawn = config.permutations, config.draws, trainings.seed, config.negligible
-    return Job(scores, Scores(trainings.models, config.training.epochs, *drawn), trainings.fits)
+    settings = config.permutations, config.draws, trainings.seed, config.negligible
+    return Job(scores, Scores(trainings.models, config.training.epochs, *settings), trainings.fits)
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
@@ -307,22 +311,22 @@ def significance(scores: pa.Table, about: About) -> Iterator[Row]:
     tested = p_adjusted[np.isfinite(p_adjusted)]
     share = alone(float((tested <= LEVEL).mean()) if len(tested) else None, len(tested))
     yield row("observations memorised", {"false discoveries": LEVEL}, share, "observation", null=0.0)
-    called = matched[(p_adjusted <= LEVEL) & ~np.isnan(matched)]
-    for statistic, value in (("median", np.median), ("highest", np.max)) if len(called) else ():
-        of_called = alone(float(value(called)), len(called))
+    identified_scores = matched[(p_adjusted <= LEVEL) & ~np.isnan(matched)]
+    for statistic, value in (("median", np.median), ("highest", np.max)) if len(identified_scores) else ():
+        of_called = alone(float(value(identified_scores)), len(identified_scores))
         yield row("matched-count M of the memorised", {"statistic": statistic}, of_called, "observation")
     if about.together:
-        at = tail.counted_at(about.smallest)
-        beyond = tail.beyond_chance(column(scores, "p_value"), at)
-        setting = {"p-value at most": at}
-        yield row(BEYOND_CHANCE, setting, beyond.share, "observation", null=0.0, p_value=beyond.p_value)
+        boundary = tail.counted_at(about.smallest)
+        excess = tail.beyond_chance(column(scores, "p_value"), boundary)
+        setting = {"p-value at most": boundary}
+        yield row(BEYOND_CHANCE, setting, excess.share, "observation", null=0.0, p_value=excess.p_value)
     yield from _planted_rows(scores, about)
-    found = tail.found_in(column(scores, "found_from"), FOUND)
-    yield row(LEAST_FOUND, {"share": FOUND}, found, "observation")
+    limit = tail.found_in(column(scores, "found_from"), FOUND)
+    yield row(LEAST_FOUND, {"share": FOUND}, limit, "observation")
     yield row("smallest possible p-value", {}, alone(about.smallest), "observation")
-    missing = scores.num_rows - len(tested)
-    if missing:
-        yield row("observations without a score", {}, alone(float(missing), scores.num_rows), "observation")
+    unscored = scores.num_rows - len(tested)
+    if unscored:
+        yield row("observations without a score", {}, alone(float(unscored), scores.num_rows), "observation")
 
 
 def tie_rows(scores: pa.Table) -> Iterator[Row]:
@@ -342,23 +346,25 @@ def _planted_rows(scores: pa.Table, about: About) -> Iterator[Row]:
         return
     p_adjusted, matched = column(scores, "p_adjusted"), column(scores, "m_matched")
     planted = scores["row"].to_numpy() < planting.rows
-    for metric, chosen in ((PLANTED_CALLED, planted), ("observations memorised that were not planted", ~planted)):
-        tested = p_adjusted[chosen & np.isfinite(p_adjusted)]
+    for metric, group in ((PLANTED_CALLED, planted), ("observations memorised that were not planted", ~planted)):
+        tested = p_adjusted[group & np.isfinite(p_adjusted)]
         if len(tested):
-            called = statistics.proportion(int((tested <= LEVEL).sum()), len(tested))
-            yield row(metric, {"planted": about.planted}, called, "observation")
-    known = matched[planted & np.isfinite(matched)]
-    if len(known):
-        median = alone(float(np.median(known)), len(known))
+            share = statistics.proportion(int((tested <= LEVEL).sum()), len(tested))
+            yield row(metric, {"planted": about.planted}, share, "observation")
+    scored = matched[planted & np.isfinite(matched)]
+    if len(scored):
+        median = alone(float(np.median(scored)), len(scored))
         yield row("matched-count M of the planted", {"statistic": "median"}, median, "observation")
 
 
-def models(scores: pa.Table, planned: int) -> Iterator[Row]:
+def models(scores: pa.Table, planned_models: int) -> Iterator[Row]:
     """The smallest number of models of an observation, if some are missing."""
     counts = column(scores, "trained_models") + column(scores, "held_out_models")
     fewest = float(counts.min()) if len(counts) else 0.0
-    if fewest < planned:
-        yield row("models of an observation, at least", {"planned": planned}, alone(fewest, planned), "training")
+    if fewest < planned_models:
+        yield row(
+            "models of an observation, at least", {"planned": planned_models}, alone(fewest, planned_models), "training"
+        )
 
 
 def estimation(scores: pa.Table) -> Iterator[Row]:
@@ -366,10 +372,10 @@ def estimation(scores: pa.Table) -> Iterator[Row]:
     were fitted to each observation, if they were."""
     for name, codes in (("effective_samples", {}), ("encoder_effective_samples", {"codes": "of the encoder"})):
         effective = column(scores, name)
-        known = effective[~np.isnan(effective)]
-        if len(known):
-            median, few = float(np.median(known)), float((known < FEW_SAMPLES).mean())
-            metric, n = "effective samples of log p", len(known)
+        samples = effective[~np.isnan(effective)]
+        if len(samples):
+            median, few = float(np.median(samples)), float((samples < FEW_SAMPLES).mean())
+            metric, n = "effective samples of log p", len(samples)
             yield row(metric, codes | {"statistic": "median"}, alone(median, n), "observation")
             yield row(metric, codes | {"below": FEW_SAMPLES}, alone(few, n), "observation")
 
@@ -378,28 +384,31 @@ def privacy(scores: pa.Table, promised: Privacy) -> Iterator[Row]:
     """The largest score of a held-out row, and the share above epsilon; nothing if no row has a score."""
     if scores["m"].null_count == scores.num_rows:
         return
-    trained, held_out = (lists(scores, name) for name in ("trained", "held_out"))
-    check = check_epsilon(scores["row"].to_numpy(), trained, held_out, promised.epsilon, promised.delta)
+    log_p_trained, log_p_held_out = (lists(scores, name) for name in ("trained", "held_out"))
+    check = check_epsilon(scores["row"].to_numpy(), log_p_trained, log_p_held_out, promised.epsilon, promised.delta)
     setting = {"delta": check.delta, "epsilon": check.epsilon}
     yield row("largest M of a row left out", setting | {"row": check.row}, check.largest, "trial")
     share = alone(check.above / check.rows, check.rows)
     yield row("rows above epsilon", setting, share, "observation", null=0.0, p_value=check.p_value)
-    spent = Spent(promised.epsilon, trained.shape[1])  # the accountant sets the noise; at most 1 % is unspent
-    yield from epsilon_rows(many_runs_bounds(trained, held_out, promised.delta), spent, promised.delta)
+    spent = Spent(promised.epsilon, log_p_trained.shape[1])  # the accountant sets the noise; at most 1 % is unspent
+    yield from epsilon_rows(many_runs_bounds(log_p_trained, log_p_held_out, promised.delta), spent, promised.delta)
 
 
-def many_runs_bounds(trained: Array, held_out: Array, delta: float) -> Iterator[Bound]:
+def many_runs_bounds(log_p_trained: Array, log_p_held_out: Array, delta: float) -> Iterator[Bound]:
     """Lower bounds of epsilon from log p of the held-out rows, (rows, trials), simultaneous over rows.
 
     Each row is an audit that distinguishes trainings with the row from trainings without it.
     """
-    there = ~np.isnan(trained) & ~np.isnan(held_out)
-    rows = [each for each in zip(trained, held_out, there, strict=True) if each[2].any()]
+    has_both = ~np.isnan(log_p_trained) & ~np.isnan(log_p_held_out)
+    rows = [table_row for table_row in zip(log_p_trained, log_p_held_out, has_both, strict=True) if table_row[2].any()]
     level, runs = (1 - CONFIDENCE) / len(rows), max(int(has.sum()) for _, _, has in rows)
     counted = runs - runs // 2
     for name, bound in MANY_RUNS.items():
-        shown = max(bound_by_scores(bound, known[has], without[has], delta, level) for known, without, has in rows)
-        yield Bound(name, shown, runs, "trial", most=bound((counted, counted), (0, counted), delta, level))
+        largest_bound = max(
+            bound_by_scores(bound, log_p_with[has], log_p_without[has], delta, level)
+            for log_p_with, log_p_without, has in rows
+        )
+        yield Bound(name, largest_bound, runs, "trial", most=bound((counted, counted), (0, counted), delta, level))
 
 
 MEASURE = Measure("scores", SCORES, plan, rows)

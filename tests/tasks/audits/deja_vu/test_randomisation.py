@@ -87,8 +87,8 @@ def test_p_counts_the_true_parting_among_those_that_are_drawn(seed: int) -> None
     scores = np.round(Parted(pictures, 50).scores(masks), 9)
     true = np.round(Parted(pictures, 50).scores(pictures.first[None])[0], 9)
     assert (1 + (scores >= true).sum()) / 10 == p_value(ways, 50, 9, np.random.default_rng(seed))
-    gain = [round(gains(pictures.one, pictures.labels, mask, 50), 9) for mask in (pictures.first, *masks)]
-    found = differs(pictures.labels, pictures.first, pictures.one, 50, 9, np.random.default_rng(seed))
+    gain = [round(gains(pictures.inferences_a, pictures.labels, mask, 50), 9) for mask in (pictures.first, *masks)]
+    found = differs(pictures.labels, pictures.first, pictures.inferences_a, 50, 9, np.random.default_rng(seed))
     assert two_way_p(gain[0], gain[1:]) == found
 
 
@@ -101,9 +101,9 @@ def test_pictures_of_both_ways_are_pooled_in_the_order_of_their_ids() -> None:
     pooled = pool_ways((there, back))
     assert (pooled.labels.tolist(), pooled.first.tolist()) == ([5, 7, 6, 8, 9], [False, True, False, True, False])
     # One model is the first way's target and the second one's reference.
-    assert pooled.one.confidence.tolist() == [30, 1, 40, 2, 60]
-    assert pooled.other.confidence.tolist() == [10, 3, 20, 4, 50]
-    assert pooled.one.correct.tolist() == [True, False, True, False, True]
+    assert pooled.inferences_a.confidence.tolist() == [30, 1, 40, 2, 60]
+    assert pooled.inferences_b.confidence.tolist() == [10, 3, 20, 4, 50]
+    assert pooled.inferences_a.correct.tolist() == [True, False, True, False, True]
     assert pool_ways((replace(there, ids=None), back)).labels.tolist() == [7, 8, 5, 6, 9]
     assert pool_ways((there, replace(back, ids=None))).labels.tolist() == [7, 8, 5, 6, 9]
 

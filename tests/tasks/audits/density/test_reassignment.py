@@ -146,10 +146,10 @@ def test_all_nine_assignments_are_looked_at_or_so_many_are_drawn(permutations: i
 def test_lists_are_halved_so_that_as_many_sums_as_can_be_are_exact() -> None:
     # Two of them are just above the bound, and at it once rounded down: 8 sums at once would be too many to be exact.
     two, four = np.array([0.0, 0.5 + 1e-9]), np.array([0.0, *[0.5 + 1e-9] * 3])
-    assert share_below([two] * 4, 1.0, most=4) == 5 / 16
-    assert share_below([two, two, four], 1.0, most=4) == 6 / 16
-    assert share_below([two] * 4, 1.0, most=2) == 11 / 16
-    assert share_below([two] * 4 + [np.ones(9)] * 3, 4.0, most=4) == 5 / 16  # equal values take no sums from others
+    assert share_below([two] * 4, 1.0, max_sums=4) == 5 / 16
+    assert share_below([two, two, four], 1.0, max_sums=4) == 6 / 16
+    assert share_below([two] * 4, 1.0, max_sums=2) == 11 / 16
+    assert share_below([two] * 4 + [np.ones(9)] * 3, 4.0, max_sums=4) == 5 / 16  # equal values take no sums from others
 
 
 def test_equal_answers_are_no_evidence() -> None:
@@ -186,7 +186,7 @@ def test_few_draws_give_the_p_value_of_all_assignments_where_few_reach_the_score
 def test_no_p_value_is_too_small_where_the_assignments_are_too_many_to_enumerate() -> None:
     log_p, held_out = noise(chance(), 200, 4, 5, 4.0, 2.0), partitions(chance(1), 200, 4, 5)
     exact = p_values(log_p, held_out, 5**4 - 1, chance())
-    drawn, at_most = (p_values(log_p, held_out, 200, chance(2), most=most) for most in (10**6, 3))
+    drawn, at_most = (p_values(log_p, held_out, 200, chance(2), max_sums=most) for most in (10**6, 3))
     assert (drawn * (1 - 1e-12) <= at_most).all()
     rare = drawn < 5 / 201
     assert exact[rare] == pytest.approx(drawn[rare])
@@ -320,7 +320,7 @@ def test_where_a_half_has_too_many_sums_the_share_is_none_too_small_and_nearly_e
         chosen = np.random.default_rng(100 + seed)
         bound = sum(chosen.choice(each) for each in values) * (1 + TINY)
         slack = bound - sum(each.min() for each in values)
-        found = share_below(values, bound, most=4)
+        found = share_below(values, bound, max_sums=4)
         assert every(values, bound) <= found * (1 + TINY) <= every(values, bound + slack * 4 / BINS) * (1 + 2 * TINY)
 
 

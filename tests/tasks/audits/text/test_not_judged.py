@@ -16,10 +16,9 @@ from tasks.audits.text.documents.ranks import WON
 from tasks.audits.text.given.comparison import AREA
 from tasks.audits.text.given.returned import DIFFERING
 from tasks.audits.text.given.returned import TIED as TABLE_TIED
-from tasks.audits.text.plain_words import MORE_EVIDENCE
 from tasks.audits.text.question import TextComparison
 from tasks.audits.text.secrets.ranks import BEATEN, CONTROL, FOUND
-from tasks.contract.certificate import STEPS, steps_of_null
+from tasks.contract.certificate import NO_CONCLUSION_YET, STEPS, steps_of_null
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.contract.ties import TIED, tied_row
@@ -79,7 +78,7 @@ def test_unjudged_run_gives_its_reason_in_both_answers(
 ) -> None:
     reason, shown_reason = reasons
     is_comparison = isinstance(config.question, TextComparison) and not config.outputs
-    first_step = MORE_EVIDENCE if is_comparison else STEPS["open"][0]
+    first_step = NO_CONCLUSION_YET if is_comparison else STEPS["open"][0]
     summary = pa.Table.from_pylist(list(rows), SUMMARY)
     answer = verdict(config, summary)
     assert answer.answer == NOT_ASSESSABLE
