@@ -123,7 +123,7 @@ def rows(size: Size, device: torch.device, rounds: int, gpu: bool | None = None)
 def on_cpu(size: Size, queries: Array, points: Array, device: torch.device, rounds: int) -> Iterator[Row]:
     kind, clock = clock_for(device)
     rivals = {name: rival for name, rival in RIVALS.items() if importable(rival.package)}
-    runs: dict[str, Run] = {"engram": partial(nearest, queries, points, size.k, place=device)}
+    runs: dict[str, Run] = {"engram": partial(nearest, queries, points, size.k, target_device=device)}
     runs |= {name: partial(rival.search, queries, points, size.k) for name, rival in rivals.items()}
     runs |= (products := ceilings(device))
     torch.set_num_threads(1)
@@ -165,7 +165,7 @@ def on_gpu(size: Size, queries: Array, points: Array, device: torch.device, roun
     from_device, from_arrays = "rows on the device", "rows from arrays"
     runs: dict[str, Run] = {
         from_device: partial(nearest, device_queries, device_points, size.k),
-        from_arrays: partial(nearest, queries, points, size.k, place=device),
+        from_arrays: partial(nearest, queries, points, size.k, target_device=device),
     }
     runs |= (products := ceilings(device))
     seconds = in_turn(runs, rounds, clock)

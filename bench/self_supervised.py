@@ -100,7 +100,8 @@ class Bench:
         """Draw the views of one epoch."""
         number = next(self.numbers)
         order = self.training._order(number)
-        for step, (places, squares) in enumerate(zip(order, self.training.images.held.minibatches(order), strict=True)):
+        minibatches = self.training.images.squares.minibatches(order)
+        for step, (places, squares) in enumerate(zip(order, minibatches, strict=True)):
             view_settings = views.draw_views(0, number, step, len(places))
             self.training._images(squares, self.training.sizes[torch.from_numpy(places)], view_settings)
 

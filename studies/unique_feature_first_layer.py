@@ -174,7 +174,7 @@ def pixel_scores(
     assert isinstance(one.canary.image, int)
     label = int(data.train_labels[one.canary.image])
     clean: Pixels = data.test_images[data.test_labels == label][:IMAGES]
-    relatives_asked = relatives(config, one.canary.asked, one.canary.number)
+    relatives_asked = relatives(config, one.canary.audited_feature, one.canary.number)
     sets = [burn(clean, feature) for feature in slope_features(relatives_asked, data.shape[:2])]
     training = data.train_images[: asked_pairs(config).examples or None]
     region, counts = feature_region(clean, sets, training), ink_counts(training)
@@ -302,8 +302,8 @@ def count_answers(config: UniqueFeature, models: Models) -> dict[str, Answers]:
 
 
 def glyph_of(one: Asked) -> Glyph:
-    assert isinstance(one.canary.carried, Glyph)
-    return one.canary.carried
+    assert isinstance(one.canary.carried_feature, Glyph)
+    return one.canary.carried_feature
 
 
 def look_alikes(config: UniqueFeature, glyph: Glyph, number: int) -> Iterator[Cells]:

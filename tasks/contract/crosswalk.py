@@ -25,7 +25,7 @@ class Control:
     """A control, and the part of the certificate that provides evidence for it.
 
     `paragraph` is its place in `source`, `asks` a paraphrase of the control, and `field` the part of the certificate.
-    `seen` is the place where its text was looked up; empty if it was not.
+    `text_source` is the place where its text was looked up; empty if it was not.
     """
 
     source: str
@@ -33,7 +33,7 @@ class Control:
     asks: str
     attacks: tuple[Attack, ...]
     field: str
-    seen: str = ""
+    text_source: str = ""
 
 
 CAVEAT = "This audit provides evidence for these controls. It does not show that they are met."
@@ -192,4 +192,5 @@ def format_tables(attacks: Mapping[str, Sequence[Attack]]) -> Iterator[str]:
         speaking = [f"`{audit}`" for audit, tried in attacks.items() if control in controls_of(tried)]
         audits = "all" if len(speaking) == len(attacks) else ", ".join(speaking)
         reference = f"{control.source}, {control.paragraph}"
-        yield f"| {reference} | {control.asks} | {audits} | {control.field} | {control.seen or 'not looked up'} |"
+        text_source = control.text_source or "not looked up"
+        yield f"| {reference} | {control.asks} | {audits} | {control.field} | {text_source} |"

@@ -32,25 +32,25 @@ ACCURACY, LOG_P = "accuracy of the models", "mean log-probability by the models"
 MODELS = "models"  # the default subject of a row
 
 
-def accuracy_row(accuracy: Estimate, on: str, chance: float | None, unit: str, of: str = MODELS) -> Row:
+def accuracy_row(accuracy: Estimate, on: str, chance: float | None, unit: str, model_name: str = MODELS) -> Row:
     """Return the summary row of an accuracy `on` some items; `chance` is the accuracy of the best constant answer.
 
-    `of` names the model in the singular ("given model"); the default is the models trained by the audit.
+    `model_name` names the model in the singular ("given model"); the default is the models trained by the audit.
     """
-    return row(ACCURACY, _row_setting(on, of), accuracy, unit, chance)
+    return row(ACCURACY, _row_setting(on, model_name), accuracy, unit, chance)
 
 
-def log_p_row(log_p: float, constant: float, difference: Estimate, on: str, unit: str, of: str = MODELS) -> Row:
+def log_p_row(log_p: float, constant: float, difference: Estimate, on: str, unit: str, model_name: str = MODELS) -> Row:
     """Return the summary row of a mean log-probability in nats; `constant` is that of the best constant one.
 
     Both vary with the item, so the limits in the row are the constant plus the limits of the `difference`.
     """
     low, high = (None if end is None else constant + end for end in (difference.low, difference.high))
-    return row(LOG_P, _row_setting(on, of), Estimate(log_p, low, high, difference.n), unit, constant)
+    return row(LOG_P, _row_setting(on, model_name), Estimate(log_p, low, high, difference.n), unit, constant)
 
 
-def _row_setting(on: str, of: str) -> dict[str, str]:
-    return {"on": on} if of == MODELS else {"on": on, "of": of}
+def _row_setting(on: str, model_name: str) -> dict[str, str]:
+    return {"on": on} if model_name == MODELS else {"on": on, "of": model_name}
 
 
 def chance_accuracy(labels: NDArray[np.integer]) -> float:

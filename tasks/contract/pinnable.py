@@ -33,11 +33,11 @@ class Pinnable(Protocol):
     def identity(self) -> str:
         """Return the part of a key: the content, never the name or path. Raises ValueError before it is pinned."""
 
-    def pin(self, known: MutableMapping[str, str]) -> Self:
+    def pin(self, known_digests: MutableMapping[str, str]) -> Self:
         """Return a copy with the digest of its current content and a path that any process of this machine can read.
 
-        `known` caches digests by the paths, sizes and modification times of files. Raises Unavailable if the content
-        does not exist or differs from a given digest, and ValueError if the name is invalid.
+        `known_digests` caches digests by the paths, sizes and modification times of files. Raises Unavailable if the
+        content does not exist or differs from a given digest, and ValueError if the name is invalid.
         """
 
 

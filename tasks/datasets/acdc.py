@@ -132,13 +132,13 @@ def source(folder: Path, tesla: Tesla) -> Source | None:
 def _draw_patient_order(patients: Sequence[Patient], split: str) -> tuple[Patient, ...]:
     """Return the split's patients in a random order in which every initial part has the groups in proportion."""
     order = draw_class_order([patient.label for patient in patients], "acdc", split)
-    return tuple(patients[place] for place in order)
+    return tuple(patients[position] for position in order)
 
 
 def place(folder: Path) -> Path:
     """Return the path of the table of field strengths."""
-    beside = folder.parent / TABLE
-    return beside if folder.name == "database" and beside.is_file() else folder / TABLE
+    parent_table = folder.parent / TABLE
+    return parent_table if folder.name == "database" and parent_table.is_file() else folder / TABLE
 
 
 def field_strengths(table: Path) -> dict[int, Tesla]:
@@ -162,16 +162,16 @@ def field_strengths(table: Path) -> dict[int, Tesla]:
     return strengths
 
 
-def entry(row: Mapping[str, str], at: str) -> tuple[int, Tesla]:
+def entry(row: Mapping[str, str], where: str) -> tuple[int, Tesla]:
     """Return a patient's number and field strength."""
     patient, tesla = row["patient"], row["tesla"]
-    named = re.fullmatch(r"(?:patient)?(\d+)", patient)
-    if named is None:
-        raise DatasetError(f"{at} has the patient {patient!r}; it must be like patient001 or 1")
+    match = re.fullmatch(r"(?:patient)?(\d+)", patient)
+    if match is None:
+        raise DatasetError(f"{where} has the patient {patient!r}; it must be like patient001 or 1")
     try:
-        return int(named[1]), STRENGTHS[float(tesla)]
+        return int(match[1]), STRENGTHS[float(tesla)]
     except (KeyError, ValueError):
-        raise DatasetError(f"{at} has {tesla!r} tesla; it must be 1.5 or 3") from None
+        raise DatasetError(f"{where} has {tesla!r} tesla; it must be 1.5 or 3") from None
 
 
 def patients(split: Path, strengths: Mapping[int, Tesla], table: Path, tesla: Tesla) -> Iterator[Patient]:
@@ -262,8 +262,8 @@ def header(path: Path) -> Any:
         shape = " x ".join(map(str, opened.shape))
         raise DatasetError(f"{path} is {shape}; expected four axes: x, y, slices and frames")
     # The header determines the allocated memory, and a damaged header may announce terabytes.
-    most = path.stat().st_size * (DEFLATED if path.suffix == ".gz" else 1)
-    if math.prod(opened.shape) * opened.get_data_dtype().itemsize > most:
+    size_limit = path.stat().st_size * (DEFLATED if path.suffix == ".gz" else 1)
+    if math.prod(opened.shape) * opened.get_data_dtype().itemsize > size_limit:
         shape = " x ".join(map(str, opened.shape))
         raise _broken_volume(path, ValueError(f"its header announces {shape} values, more than the file contains"))
     return opened
@@ -295,12 +295,12 @@ def fill(patient: Patient, opened: Any, out: Pixels) -> None:
     (from_x, to_x), (from_y, to_y) = (_centre_slices(length) for length in values.shape[:2])
     frames = out.reshape(values.shape[3], values.shape[2], SIDE, SIDE)
     for frame, into in enumerate(frames):  # one at a time, since floats take more memory
-        shown = values[from_x, from_y, :, frame].astype(np.float64)
-        into[:, to_y, to_x] = np.rint(np.clip((shown - low) * (255 / (high - low)), 0, 255)).T
+        frame_values = values[from_x, from_y, :, frame].astype(np.float64)
+        into[:, to_y, to_x] = np.rint(np.clip((frame_values - low) * (255 / (high - low)), 0, 255)).T
 
 
 def _centre_slices(length: int) -> tuple[slice, slice]:
     """Return the kept part of `length` pixels, and its place in SIDE; the larger half of an odd rest is last."""
-    kept = min(length, SIDE)
-    taken, put = (length - kept) // 2, (SIDE - kept) // 2
-    return slice(taken, taken + kept), slice(put, put + kept)
+    overlap = min(length, SIDE)
+    source_start, target_start = (length - overlap) // 2, (SIDE - overlap) // 2
+    return slice(source_start, source_start + overlap), slice(target_start, target_start + overlap)

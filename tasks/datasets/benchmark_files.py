@@ -260,9 +260,9 @@ def _read_svhn_file(path: Path, images: Pixels, labels: Labels) -> None:
         digits = np.asarray(content["y"][:, 0], np.float64)  # some writers support only floats
     except Exception as error:
         raise _unreadable_svhn(path, error) from error
-    wrong = digits[~np.isin(digits, range(1, 11))]
-    if len(wrong):
-        raise DatasetError(f"{path}: y contains {wrong[0]:g}; expected 1 to 10, where 10 stands for digit 0")
+    invalid_digits = digits[~np.isin(digits, range(1, 11))]
+    if len(invalid_digits):
+        raise DatasetError(f"{path}: y contains {invalid_digits[0]:g}; expected 1 to 10, where 10 stands for digit 0")
     labels[:] = digits % 10
 
 

@@ -80,17 +80,17 @@ class BinaryRecords:
 def source(name: str, folder: Path) -> Source | None:
     """Return the set's files in a folder; None if there are none."""
     names = FILES[name]
-    texts = tuple(folder / each for each in names.texts)
+    texts = tuple(folder / file_name for file_name in names.texts)
     if all(path.is_file() for path in texts):
         return Source(RULE, texts, lambda: _from_texts({path.name: file_bytes(path) for path in texts}, folder))
     readers: Mapping[str, Callable[[Path], BinaryRecords]] = {
         names.packed: lambda path: _from_texts(unpack(path, names.texts), path),
         names.arrays: from_arrays,
     }
-    for file, read in readers.items():
+    for file, reader in readers.items():
         path = folder / file
         if path.is_file():
-            return Source(RULE, (path,), lambda read=read, path=path: read(path))  # type: ignore[misc]
+            return Source(RULE, (path,), lambda reader=reader, path=path: reader(path))  # type: ignore[misc]
     return None
 
 
@@ -98,10 +98,12 @@ def unpack(path: Path, names: tuple[str, ...]) -> Texts:
     """Return the text files of these names in a tar archive, in any folder. Raises DatasetError if one is missing."""
     try:
         with tarfile.open(path) as archive:
-            members = {PurePosixPath(each.name).name: each for each in archive if each.isfile()}
-            found = [members[name] for name in names if name in members]
-            check_unpacked(sum(each.size for each in found), path.stat().st_size)
-            texts = {each.name: file.read() for each in found if (file := archive.extractfile(each)) is not None}
+            members = {PurePosixPath(entry.name).name: entry for entry in archive if entry.isfile()}
+            text_entries = [members[name] for name in names if name in members]
+            check_unpacked(sum(entry.size for entry in text_entries), path.stat().st_size)
+            texts = {
+                entry.name: file.read() for entry in text_entries if (file := archive.extractfile(entry)) is not None
+            }
     except (OSError, EOFError, tarfile.TarError, TooLarge) as error:
         raise DatasetError(f"{path} cannot be read: {' '.join(str(error).split())[:160]}") from None
     if len(texts) < len(names):
@@ -109,11 +111,11 @@ def unpack(path: Path, names: tuple[str, ...]) -> Texts:
     return {PurePosixPath(name).name: text for name, text in texts.items()}
 
 
-def _from_texts(texts: Texts, place: Path) -> BinaryRecords:
+def _from_texts(texts: Texts, path: Path) -> BinaryRecords:
     """Return the records of one file whose lines begin with the label, or of `feats` and `labels`."""
-    parsed = [_parse_numbers(text, f"{name} in {place}") for name, text in texts.items()]
+    parsed = [_parse_numbers(text, f"{name} in {path}") for name, text in texts.items()]
     features, labels = (parsed[0][:, 1:], parsed[0][:, 0]) if len(parsed) == 1 else (parsed[0], parsed[1][:, 0])
-    return _check_records(features, labels.astype(np.int64) - 1, place)
+    return _check_records(features, labels.astype(np.int64) - 1, path)
 
 
 def _parse_numbers(text: bytes, where: str) -> NDArray[np.uint8]:
@@ -135,10 +137,10 @@ def _parse_numbers(text: bytes, where: str) -> NDArray[np.uint8]:
 
 def from_arrays(path: Path) -> BinaryRecords:
     """Return the records of a NumPy archive with `features` and `labels`, which are one-hot or count from 0."""
-    held = file_bytes(path)
+    content = file_bytes(path)
     try:
-        check_archive(held)
-        with np.load(io.BytesIO(held), allow_pickle=False) as arrays:
+        check_archive(content)
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             features, labels = arrays["features"], arrays["labels"]
     except (TooLarge, KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
         reason = error.args[0] if error.args else error
@@ -148,21 +150,21 @@ def from_arrays(path: Path) -> BinaryRecords:
     return _check_records(features, labels, path)
 
 
-def _check_records(features: NDArray[np.generic], labels: NDArray[np.generic], place: Path) -> BinaryRecords:
+def _check_records(features: NDArray[np.generic], labels: NDArray[np.generic], path: Path) -> BinaryRecords:
     """Check records. Raises DatasetError unless features are 0 or 1 and every record has a label of at least 0."""
     if features.ndim != 2 or labels.shape != features.shape[:1] or len(features) < TEST_EVERY:
         raise DatasetError(
-            f"{place} has features {features.shape} and labels {labels.shape}; expected a label for each of at least "
+            f"{path} has features {features.shape} and labels {labels.shape}; expected a label for each of at least "
             f"{TEST_EVERY} records"
         )
-    wrong = np.argwhere((features != 0) & (features != 1))
-    if len(wrong):
-        row, column = wrong[0]
-        raise DatasetError(f"{place}: feature {column} of record {row} is {features[row, column]}; it must be 0 or 1")
+    invalid_positions = np.argwhere((features != 0) & (features != 1))
+    if len(invalid_positions):
+        row, column = invalid_positions[0]
+        raise DatasetError(f"{path}: feature {column} of record {row} is {features[row, column]}; it must be 0 or 1")
     numbers = labels.astype(np.int64)
     if (numbers != labels).any():
         row = int(np.argmax(numbers != labels))
-        raise DatasetError(f"{place}: the label of record {row} is {labels[row]}; it must be a whole number")
+        raise DatasetError(f"{path}: the label of record {row} is {labels[row]}; it must be a whole number")
     if (numbers < 0).any():
-        raise DatasetError(f"{place}: the label of record {int(np.argmax(numbers < 0))} is too low")
+        raise DatasetError(f"{path}: the label of record {int(np.argmax(numbers < 0))} is too low")
     return BinaryRecords(features.astype(np.uint8), numbers)

@@ -46,20 +46,20 @@ def is_embedded(name: str) -> bool:
     return options.split(name)[0] in EMBEDDED
 
 
-def pin(dataset: Dataset, known: MutableMapping[str, str] | None = None) -> Dataset:
+def pin(dataset: Dataset, known_digests: MutableMapping[str, str] | None = None) -> Dataset:
     """Return the data set with the digest of its content and an absolute path.
 
-    `known` caches digests by the files' paths, sizes and modification times; the caller keeps it between runs. Raises
-    DatasetError if the set is unknown or missing, or if its content differs from a given digest.
+    `known_digests` caches digests by the files' paths, sizes and modification times; the caller keeps it between runs.
+    Raises DatasetError if the set is unknown or missing, or if its content differs from a given digest.
     """
     name, source = find(dataset.name)
-    known = {} if known is None else known
+    known_digests = {} if known_digests is None else known_digests
     stamp = source.stamp()
-    if stamp not in known:
+    if stamp not in known_digests:
         content = source.by_rows() if source.by_rows is not None and is_large(source) else source.read()
-        known[stamp] = content.digest()
-    check(dataset, known[stamp])
-    return Dataset(name, known[stamp])
+        known_digests[stamp] = content.digest()
+    check(dataset, known_digests[stamp])
+    return Dataset(name, known_digests[stamp])
 
 
 def load(dataset: Dataset) -> Images:
@@ -87,8 +87,8 @@ def files(dataset: Dataset) -> tuple[Path, ...]:
         content = content.content
     if not isinstance(content, LabelledContent):
         return ()
-    places = split_places(content.entries, "train")
-    return tuple(content.entries[place].path for place in places if content.entries[place].row is None)
+    positions = split_places(content.entries, "train")
+    return tuple(content.entries[position].path for position in positions if content.entries[position].row is None)
 
 
 def load_records(dataset: Dataset, schema: pa.Schema) -> Records:

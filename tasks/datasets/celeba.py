@@ -50,7 +50,7 @@ class CelebaContent:
     def digest(self) -> str:
         """The digest of the files' bytes in order, the splits and the size, without paths. Decodes no file."""
         digests = [
-            [hashlib.sha256(held).hexdigest() for held in map_in_threads(file_bytes, files)]
+            [hashlib.sha256(content).hexdigest() for content in map_in_threads(file_bytes, files)]
             for files in (self.train, self.validation)
         ]
         return digest_of(RULE, [json.dumps([digests, self.size]).encode()])
@@ -63,8 +63,8 @@ class CelebaContent:
     def faces(self, files: Sequence[Path]) -> Pixels:
         """Decode the files' faces (n, h, w, 3), with at most `pictures.TOGETHER` full images in memory."""
         out = np.empty((len(files), *self.size, 3), np.uint8)
-        for row, shown in enumerate(map_in_threads(lambda path: face(path, self.size), files)):
-            out[row] = shown
+        for row, face_pixels in enumerate(map_in_threads(lambda path: face(path, self.size), files)):
+            out[row] = face_pixels
         return out
 
 
@@ -73,45 +73,45 @@ def source(folder: Path, options: Options = AS_THEY_ARE) -> Source | None:
 
     Raises DatasetError with the first malformed line of the list.
     """
-    listed, pictures = folder / PARTITIONS, folder / PICTURES
-    if not (listed.is_file() and pictures.is_dir()):
+    list_path, pictures = folder / PARTITIONS, folder / PICTURES
+    if not (list_path.is_file() and pictures.is_dir()):
         return None
-    names = partitions(listed, pictures)
+    names = partitions(list_path, pictures)
     train, validation = (tuple(pictures / name for name in names[split]) for split in ("train", "validation"))
     content = CelebaContent(train, validation, options.size or SIZE)
-    return Source(RULE, (listed, *train, *validation), lambda: content)
+    return Source(RULE, (list_path, *train, *validation), lambda: content)
 
 
-def partitions(listed: Path, pictures: Path) -> dict[str, list[str]]:
+def partitions(list_path: Path, pictures: Path) -> dict[str, list[str]]:
     """Return the names of each split's images in the order of the list; all are files in the folder of images."""
     try:
-        lines = listed.read_text(encoding="utf-8").splitlines()
-        there = {entry.name for entry in os.scandir(pictures)}
+        lines = list_path.read_text(encoding="utf-8").splitlines()
+        existing_names = {entry.name for entry in os.scandir(pictures)}
     except OSError as error:
         raise unreadable(error.filename, error) from None
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{listed} is not text in UTF-8: {error}") from None
+        raise DatasetError(f"{list_path} is not text in UTF-8: {error}") from None
     names: dict[str, list[str]] = {split: [] for split in SPLITS.values()}
-    met: set[str] = set()
+    earlier_names: set[str] = set()
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         name, *partition = line.split()
         split = SPLITS.get(" ".join(partition))
-        at = f"{listed}, line {number}"
+        where = f"{list_path}, line {number}"
         if split is None:
-            allowed = ", ".join(f"{digit} ({of})" for digit, of in SPLITS.items())
-            raise DatasetError(f"{at} is {line!r}; expected an image's name and one of {allowed}")
-        if name in met:
-            raise DatasetError(f"{at} names {name} again; list each image once")
+            allowed = ", ".join(f"{digit} ({split_name})" for digit, split_name in SPLITS.items())
+            raise DatasetError(f"{where} is {line!r}; expected an image's name and one of {allowed}")
+        if name in earlier_names:
+            raise DatasetError(f"{where} names {name} again; list each image once")
         # Images of the test split are not read and may be missing.
-        if name not in there and split != "test":
-            raise DatasetError(f"{at} names {name}, but there is no file {pictures / name}")
-        met.add(name)
+        if name not in existing_names and split != "test":
+            raise DatasetError(f"{where} names {name}, but there is no file {pictures / name}")
+        earlier_names.add(name)
         names[split].append(name)
     for split in ("train", "validation"):
         if not names[split]:
-            raise DatasetError(f"{listed} names no image of the {split} split")
+            raise DatasetError(f"{list_path} names no image of the {split} split")
     return names
 
 
@@ -125,5 +125,5 @@ def face(path: Path, size: tuple[int, int]) -> Pixels:
         high, wide = picture.shape[:2]
         raise DatasetError(f"{path} is {high} x {wide}; CelebA's aligned images are {HEIGHT} x {WIDTH}")
     cut = np.ascontiguousarray(picture[TOP : TOP + SIDE, LEFT : LEFT + SIDE])
-    shown: Pixels = as_shape(cut[None], (*size, 3))[0]
-    return shown
+    resized_face: Pixels = as_shape(cut[None], (*size, 3))[0]
+    return resized_face

@@ -53,20 +53,20 @@ def _join_groups(images: Images) -> Rows:
     """Return the group of every training image, (n,): images connected by a common group, content or origin."""
     count = len(images.train_images)
     every = np.arange(count)
-    own = every if images.train_groups is None else images.train_groups
+    given_groups = every if images.train_groups is None else images.train_groups
     of_content = first_copies(images)
     of_origin = every if images.train_origins is None else first_rows(images.train_origins)
     if np.array_equal(of_content, every) and np.array_equal(of_origin, every):
-        return own
+        return given_groups
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    _, of_group, group = np.unique(own, return_index=True, return_inverse=True)
-    other = np.concatenate([of_content, of_origin, of_group[group]])
-    links = coo_array((np.ones(len(other), bool), (np.tile(every, 3), other)), shape=(count, count))
+    _, of_group, group = np.unique(given_groups, return_index=True, return_inverse=True)
+    linked_rows = np.concatenate([of_content, of_origin, of_group[group]])
+    links = coo_array((np.ones(len(linked_rows), bool), (np.tile(every, 3), linked_rows)), shape=(count, count))
     _, component = connected_components(links, directed=False)
     smallest: Rows = np.full(component.max() + 1, np.iinfo(np.int64).max)
-    np.minimum.at(smallest, component, own)
+    np.minimum.at(smallest, component, given_groups)
     groups: Rows = smallest[component]
     return groups
 
@@ -86,8 +86,8 @@ def _is_outline(images: Images) -> bool:
 
 def first_rows(digests: Digests) -> Rows:
     """Return the first row with the same digest as each row, (n,)."""
-    whole = np.ascontiguousarray(digests).view(np.dtype((np.void, digests.shape[1])))[:, 0]
-    _, first, inverse = np.unique(whole, return_index=True, return_inverse=True)
+    digest_values = np.ascontiguousarray(digests).view(np.dtype((np.void, digests.shape[1])))[:, 0]
+    _, first, inverse = np.unique(digest_values, return_index=True, return_inverse=True)
     return first[inverse].astype(np.int64)
 
 
@@ -117,10 +117,10 @@ def contents(pixels: Pixels, rows: Rows | None = None) -> Digests:
 
     Takes four seconds of one core for 600,000 colour images of 32x32.
     """
-    chosen = range(len(pixels)) if rows is None else rows
+    selected_rows = range(len(pixels)) if rows is None else rows
     shape = hashlib.sha256(np.array(pixels.shape[1:], "<u4").tobytes())
     out = bytearray()
-    for row in chosen:
+    for row in selected_rows:
         sha = shape.copy()
         sha.update(np.ascontiguousarray(pixels[row]).data)
         out += sha.digest()

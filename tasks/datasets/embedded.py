@@ -108,8 +108,8 @@ def enlarge_images(images: NDArray[np.int64], side: int) -> Pixels:
     weights = bilinear_weights(images.shape[1], side)
     scale = 2 * side
     sums = np.einsum("ir,nrc,jc->nij", weights, images, weights, optimize=True)  # in (1 / scale)^2 levels
-    whole = 16 * scale * scale
-    levels: Pixels = ((2 * 255 * sums + whole) // (2 * whole)).astype(np.uint8)
+    full_scale = 16 * scale * scale
+    levels: Pixels = ((2 * 255 * sums + full_scale) // (2 * full_scale)).astype(np.uint8)
     return levels
 
 
@@ -119,11 +119,11 @@ def bilinear_weights(small: int, large: int) -> NDArray[np.int64]:
     Pixel i of the result is at (i + 1/2) small / large - 1/2 of the original, clipped to [0, small - 1].
     """
     scale = 2 * large
-    places = np.clip((2 * np.arange(large) + 1) * small - large, 0, (small - 1) * scale)
-    left = np.minimum(places // scale, small - 2)
+    positions = np.clip((2 * np.arange(large) + 1) * small - large, 0, (small - 1) * scale)
+    lower = np.minimum(positions // scale, small - 2)
     matrix = np.zeros((large, small), np.int64)
-    matrix[np.arange(large), left] = scale - (places - left * scale)
-    matrix[np.arange(large), left + 1] = places - left * scale
+    matrix[np.arange(large), lower] = scale - (positions - lower * scale)
+    matrix[np.arange(large), lower + 1] = positions - lower * scale
     return matrix
 
 
@@ -134,8 +134,8 @@ def cut_squares(image: Pixels, side: int) -> Pixels:
     return np.ascontiguousarray(grid.transpose(0, 2, 1, 3, 4)).reshape(-1, side, side, image.shape[2])
 
 
-def zeros(chosen: NDArray[np.bool_]) -> Labels:
-    return np.zeros(int(chosen.sum()), np.int64)
+def zeros(selection: NDArray[np.bool_]) -> Labels:
+    return np.zeros(int(selection.sum()), np.int64)
 
 
 BLENDED_RULE = "digits on photos 1"
@@ -188,17 +188,17 @@ def blend_digits(digits: Pixels, photographs: Sequence[Pixels], split: str) -> P
     height, width = digits.shape[1:3]
     smallest = np.min([photo.shape[:2] for photo in photographs], axis=0)
     if digits.shape[3] != 1 or height > smallest[0] or width > smallest[1]:
-        most = f"grey and at most {smallest[0]} x {smallest[1]}"
-        raise DatasetError(f"digits to blend with photographs are {digits.shape[1:]}; expected {most}")
-    every = [sliding_window_view(photo[..., 0], (height, width)) for photo in photographs]
-    ends = np.cumsum([windows.shape[0] * windows.shape[1] for windows in every])
-    places = seeds.generator(BLENDED_SEED, "squares", split).integers(ends[-1], size=len(digits))
+        expected_shape = f"grey and at most {smallest[0]} x {smallest[1]}"
+        raise DatasetError(f"digits to blend with photographs are {digits.shape[1:]}; expected {expected_shape}")
+    all_windows = [sliding_window_view(photo[..., 0], (height, width)) for photo in photographs]
+    ends = np.cumsum([windows.shape[0] * windows.shape[1] for windows in all_windows])
+    positions = seeds.generator(BLENDED_SEED, "squares", split).integers(ends[-1], size=len(digits))
     out = np.empty_like(digits)
-    for windows, end in zip(every, ends, strict=True):
+    for windows, end in zip(all_windows, ends, strict=True):
         across = windows.shape[1]
         begin = end - windows.shape[0] * across
-        rows = np.flatnonzero((places >= begin) & (places < end))
-        top, left = np.divmod(places[rows] - begin, across)
+        rows = np.flatnonzero((positions >= begin) & (positions < end))
+        top, left = np.divmod(positions[rows] - begin, across)
         squares = windows[top, left][..., None]
         out[rows] = np.maximum(squares, digits[rows]) - np.minimum(squares, digits[rows])
     return out

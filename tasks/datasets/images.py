@@ -92,12 +92,12 @@ class Extended:
         return len(self.rows) + len(self.more)
 
     def pixels(self, rows: Indices) -> Pixels:
-        own = rows < len(self.rows)
-        if own.all():
+        is_original = rows < len(self.rows)
+        if is_original.all():
             return self.rows.pixels(rows)
         out = np.empty((len(rows), *self.shape), np.uint8)
-        out[own] = self.rows.pixels(rows[own])
-        out[~own] = self.more[rows[~own] - len(self.rows)]
+        out[is_original] = self.rows.pixels(rows[is_original])
+        out[~is_original] = self.more[rows[~is_original] - len(self.rows)]
         return out
 
 
@@ -153,8 +153,8 @@ class Images:
             raise DatasetError(f"training and test images differ in shape: {shapes}")
         check_about("groups", self.train_groups, (len(self.train_images),))
         check_about("origins", self.train_origins, (len(self.train_images), 32))
-        given = (self.train_images, self.train_labels, self.test_images, self.test_labels)
-        for array in (*given, self.train_groups, self.train_origins):
+        required_arrays = (self.train_images, self.train_labels, self.test_images, self.test_labels)
+        for array in (*required_arrays, self.train_groups, self.train_origins):
             if array is not None:
                 array.setflags(write=False)
 

@@ -77,10 +77,10 @@ class LabelledContent:
     def stack_split(self, split: Split, channels: int) -> Pixels:
         """Return all images of a split (n, h, w, c). Raises DatasetError unless all images of the set have one size."""
         first = self.pictures[0].shape
-        chosen = split_places(self.entries, split)
-        out = np.empty((len(chosen), *first[:2], channels), np.uint8)
-        for row, at in enumerate(chosen):
-            out[row] = self.pictures[at]  # repeats grey in every channel of a colour set
+        positions = split_places(self.entries, split)
+        out = np.empty((len(positions), *first[:2], channels), np.uint8)
+        for row, position in enumerate(positions):
+            out[row] = self.pictures[position]  # repeats grey in every channel of a colour set
         return out
 
 
@@ -115,8 +115,11 @@ class LabelledFiles:
 
     def rows(self, split: Split) -> FileRows:
         entries = self.joined_entries
-        chosen = split_places(entries, split)
-        paths, digests = tuple(entries[at].path for at in chosen), tuple(self.digests[at] for at in chosen)
+        positions = split_places(entries, split)
+        paths, digests = (
+            tuple(entries[position].path for position in positions),
+            tuple(self.digests[position] for position in positions),
+        )
         return FileRows(paths, digests, _labels_of(entries, split), self.options)
 
 
@@ -137,17 +140,17 @@ class FileRows:
         return len(self.paths)
 
     def pixels(self, rows: Indices) -> Pixels:
-        different, places = np.unique(rows, return_inverse=True)  # several models in one step may use the same image
+        different, positions = np.unique(rows, return_inverse=True)  # several models in one step may use the same image
         out = np.empty((len(different), *self.shape), np.uint8)
-        for at, picture in enumerate(map_in_threads(self._one, different.tolist())):
-            out[at] = picture
-        return out[places]
+        for index, picture in enumerate(map_in_threads(self._one, different.tolist())):
+            out[index] = picture
+        return out[positions]
 
     def _one(self, row: int) -> Pixels:
-        digest, shown = _decode_encoded(file_bytes(self.paths[row]), self.paths[row], self.options)
+        digest, decoded = _decode_encoded(file_bytes(self.paths[row]), self.paths[row], self.options)
         if digest != self.digests[row]:
             raise DatasetError(f"{self.paths[row]} has changed since the data set was opened; start the run again")
-        return shown.pixels
+        return decoded.pixels
 
 
 def labelled_source(
@@ -168,24 +171,24 @@ def read_labelled(
     entries: tuple[Labelled, ...],
     names: tuple[str, ...],
     options: Options,
-    read: Reader = read_file,
+    reader: Reader = read_file,
 ) -> LabelledContent:
     """Read the content. Raises DatasetError for an image that cannot be read or differs in size from the first."""
 
     def one(entry: Labelled) -> tuple[str, Decoded]:
-        return _decode_encoded(read(entry), entry, options)
+        return _decode_encoded(reader(entry), entry, options)
 
     digests: list[str] = []
     pictures: list[Pixels] = []
     levels: list[Levels] = []
-    for entry, (digest, shown) in zip(entries, map_in_threads(one, entries), strict=True):
-        if pictures and shown.pixels.shape[:2] != pictures[0].shape[:2]:
-            sizes = [f"{picture.shape[0]} x {picture.shape[1]}" for picture in (shown.pixels, pictures[0])]
+    for entry, (digest, decoded) in zip(entries, map_in_threads(one, entries), strict=True):
+        if pictures and decoded.pixels.shape[:2] != pictures[0].shape[:2]:
+            sizes = [f"{picture.shape[0]} x {picture.shape[1]}" for picture in (decoded.pixels, pictures[0])]
             first = replace(entries[0], path=Path(entries[0].path.name))
             raise DatasetError(f"{entry} is {sizes[0]}, {first} {sizes[1]}; {ONE_SIZE}")
         digests.append(digest)
-        pictures.append(shown.pixels)
-        levels.append(shown.levels)
+        pictures.append(decoded.pixels)
+        levels.append(decoded.levels)
     joined = _join_copies(entries, names, digests)
     return LabelledContent(joined, names, tuple(digests), tuple(pictures), range_notes(levels))
 
@@ -198,10 +201,10 @@ def _join_copies(entries: tuple[Labelled, ...], names: Sequence[str], digests: S
     first_splits: dict[str, Split] = {}
     joined = list(entries)
     moved = 0
-    for place, (entry, digest) in enumerate(zip(entries, digests, strict=True)):
+    for position, (entry, digest) in enumerate(zip(entries, digests, strict=True)):
         split = first_splits.setdefault(digest, entry.split)
         if entry.is_drawn and split != entry.split:
-            joined[place] = replace(entry, split=split)
+            joined[position] = replace(entry, split=split)
             moved += 1
     problem = missing_class(joined, names) if moved else None
     if problem is not None:
@@ -212,10 +215,10 @@ def _join_copies(entries: tuple[Labelled, ...], names: Sequence[str], digests: S
 def _decode_encoded(encoded: bytes, where: object, options: Options) -> tuple[str, Decoded]:
     """Return the SHA-256 of an encoded image, and its pixels (h, w, c) in the shape of the options."""
     try:
-        shown = decode(encoded, bits=options.bits)
+        decoded = decode(encoded, bits=options.bits)
     except PictureError as error:
         raise DatasetError(f"{where} {error}") from None
-    return hashlib.sha256(encoded).hexdigest(), replace(shown, pixels=options.reshape(shown.pixels[None])[0])
+    return hashlib.sha256(encoded).hexdigest(), replace(decoded, pixels=options.reshape(decoded.pixels[None])[0])
 
 
 def shape_of(options: Options) -> tuple[int, int, int]:
@@ -232,14 +235,14 @@ def digest_of_files(entries: Sequence[Labelled], names: tuple[str, ...], digests
 
 
 def _labels_of(entries: Sequence[Labelled], split: Split) -> Labels:
-    return np.array([entries[place].label for place in split_places(entries, split)], np.int64)
+    return np.array([entries[position].label for position in split_places(entries, split)], np.int64)
 
 
 def split_places(entries: Sequence[Labelled], split: Split) -> list[int]:
     """Return the positions of a split's images among the entries, in the order of its rows."""
-    places = [place for place, entry in enumerate(entries) if entry.split == split]
-    order = draw_class_order([entries[place].label for place in places], split)
-    return [places[row] for row in order]
+    positions = [position for position, entry in enumerate(entries) if entry.split == split]
+    order = draw_class_order([entries[position].label for position in positions], split)
+    return [positions[row] for row in order]
 
 
 def select_entries(
@@ -253,25 +256,25 @@ def select_entries(
 
     Raises DatasetError for a mark that is not allowed, and if no entry of a class is selected.
     """
-    chosen = []
-    for entry, (at, mark) in zip(entries, marks, strict=True):
+    selected_entries = []
+    for entry, (mark_position, mark) in zip(entries, marks, strict=True):
         try:
             if selection.includes(mark):
-                chosen.append(entry)
+                selected_entries.append(entry)
         except LabelError as error:
-            raise DatasetError(f"{at}: {error}") from None
-    missing = sorted(set(range(len(names))) - {entry.label for entry in chosen})
-    if missing:
-        of_class = f" of class {names[missing[0]]!r}" if chosen else ""
+            raise DatasetError(f"{mark_position}: {error}") from None
+    missing_labels = sorted(set(range(len(names))) - {entry.label for entry in selected_entries})
+    if missing_labels:
+        of_class = f" of class {names[missing_labels[0]]!r}" if selected_entries else ""
         raise DatasetError(
             f"{where}: column {selection.column} marks no image{of_class} as {selection.noun}; members and other "
             "images must have the same classes"
         )
-    given = [entry.split for entry in chosen]
-    splits = spread_if_alone([entry.label for entry in chosen], given)
+    original_splits = [entry.split for entry in selected_entries]
+    splits = spread_if_alone([entry.label for entry in selected_entries], original_splits)
     return [
-        replace(entry, split=split, is_drawn=entry.is_drawn or splits != given)
-        for entry, split in zip(chosen, splits, strict=True)
+        replace(entry, split=split, is_drawn=entry.is_drawn or splits != original_splits)
+        for entry, split in zip(selected_entries, splits, strict=True)
     ]
 
 

@@ -41,11 +41,11 @@ class Part(Ranged):
 
     def rows(self, images: Images) -> Rows:
         """Return the part's rows, ascending. Raises DatasetError if the data set has fewer."""
-        there = len(images.train_images)
-        end = self.first + self.examples if self.examples else there
-        if self.first >= there or end > there:
-            wanted = f"{self.first} to {end - 1}" if self.examples else f"{self.first} and later"
-            raise DatasetError(f"{self.data.name} has the training images 0 to {there - 1}, but not {wanted}")
+        count = len(images.train_images)
+        end = self.first + self.examples if self.examples else count
+        if self.first >= count or end > count:
+            requested_rows = f"{self.first} to {end - 1}" if self.examples else f"{self.first} and later"
+            raise DatasetError(f"{self.data.name} has the training images 0 to {count - 1}, but not {requested_rows}")
         rows = np.arange(self.first, end)
         return rows[first_copies(images)[rows] >= self.first] if self.without_copies else rows
 
@@ -77,15 +77,15 @@ class Remainder(Ranged):
     def _split(self, images: Images) -> tuple[Rows, Rows]:
         rows = self.part.rows(images)
         groups = groups_of(images, rows)
-        there = np.unique(groups)
-        if len(there) < 2:
+        distinct_groups = np.unique(groups)
+        if len(distinct_groups) < 2:
             raise DatasetError(
                 f"{self.data.name} has one image, or one group of images, from row {self.part.first}; holding some "
                 "out requires at least two"
             )
-        count = min(max(1, round(self.held_back * len(there))), len(there) - 1)
-        held = np.isin(groups, seeds.generator(self.seed, "held back").permutation(there)[:count])
-        return rows[~held], rows[held]
+        count = min(max(1, round(self.held_back * len(distinct_groups))), len(distinct_groups) - 1)
+        is_held_back = np.isin(groups, seeds.generator(self.seed, "held back").permutation(distinct_groups)[:count])
+        return rows[~is_held_back], rows[is_held_back]
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,10 @@ class Share(Ranged):
         if self.share == 1:
             return rows
         groups = groups_of(images, rows)
-        there = np.unique(groups)
-        count = max(1, round(self.share * len(there)))
-        drawn = seeds.generator(self.seed, "share").permutation(there)[:count]
-        return rows[np.isin(groups, drawn)]
+        distinct_groups = np.unique(groups)
+        count = max(1, round(self.share * len(distinct_groups)))
+        drawn_groups = seeds.generator(self.seed, "share").permutation(distinct_groups)[:count]
+        return rows[np.isin(groups, drawn_groups)]
 
 
 @dataclass(frozen=True)
@@ -135,9 +135,9 @@ class BalancedHalf(Ranged):
         """Return the rows of this half, ascending; groups and exact copies are drawn as one record."""
         rows = self.part.rows(images)
         groups = groups_of(images, rows)
-        there = np.unique(groups)
-        member = draw_balanced_members(len(there), self.models, self.seed)[self.number]
-        return rows[np.isin(groups, there[member])]
+        distinct_groups = np.unique(groups)
+        member = draw_balanced_members(len(distinct_groups), self.models, self.seed)[self.number]
+        return rows[np.isin(groups, distinct_groups[member])]
 
 
 @dataclass(frozen=True)
@@ -199,26 +199,26 @@ class CoinedCanaries(Ranged):
             pixels[rows] = self.draw_images(pixels[rows])
         return replace(images, train_labels=labels, train_images=pixels)
 
-    def draw_images(self, own: Pixels) -> Pixels:
+    def draw_images(self, record_images: Pixels) -> Pixels:
         """Return the canaries' images, (canaries, h, w, channels), from those of their records."""
         if self.canary_images == "noise":
-            return seeds.generator(self.seed, "noise").integers(0, 256, own.shape, dtype=np.uint8)
+            return seeds.generator(self.seed, "noise").integers(0, 256, record_images.shape, dtype=np.uint8)
         glyphs = [
-            draw_member(Glyph(), seeds.derive(self.seed, "glyph", number), Family(), own.shape[1:3])
+            draw_member(Glyph(), seeds.derive(self.seed, "glyph", number), Family(), record_images.shape[1:3])
             for number in range(self.canaries)
         ]
-        return np.concatenate([burn(image[None], glyph) for image, glyph in zip(own, glyphs, strict=True)])
+        return np.concatenate([burn(image[None], glyph) for image, glyph in zip(record_images, glyphs, strict=True)])
 
 
 @lru_cache(maxsize=2)  # all models use the same masks
 def draw_balanced_members(records: int, models: int, seed: int) -> NDArray[np.bool_]:
     """Return the read-only mask of the records that each model is trained on, (models, records): `BalancedHalf`."""
     stream = seeds.generator(seed, "balanced halves")
-    one = np.arange(models) < models // 2
-    pairs = stream.permuted(np.tile(one, ((records + 1) // 2, 1)), axis=1)  # (pairs, models)
-    both = np.stack([pairs, ~pairs], axis=1).reshape(-1, models)[:records]
+    balanced_half = np.arange(models) < models // 2
+    pairs = stream.permuted(np.tile(balanced_half, ((records + 1) // 2, 1)), axis=1)  # (pairs, models)
+    paired_members = np.stack([pairs, ~pairs], axis=1).reshape(-1, models)[:records]
     members = np.empty((records, models), dtype=bool)
-    members[stream.permutation(records)] = both
+    members[stream.permutation(records)] = paired_members
     members.setflags(write=False)
     return members.T
 
@@ -238,19 +238,19 @@ def overlap(first: Images, first_rows: Rows, second: Images, second_rows: Rows) 
             row_of.setdefault(digest, row)
     shared = []
     for row, known_as in zip(first_rows.tolist(), identities(first, first_rows), strict=True):
-        others = [row_of[digest] for digest in known_as if digest in row_of]
-        if others:
-            shared.append((row, min(others)))
+        matching_rows = [row_of[digest] for digest in known_as if digest in row_of]
+        if matching_rows:
+            shared.append((row, min(matching_rows)))
     return shared
 
 
 def identities(images: Images, rows: Rows) -> list[tuple[bytes, ...]]:
     """Return the digests that identify each training image: of its content and, if it has one, of its origin."""
-    shown = [digest.tobytes() for digest in digests(images, rows)]
+    content_digests = [digest.tobytes() for digest in digests(images, rows)]
     if images.train_origins is None:
-        return [(content,) for content in shown]
-    made_of = [origin.tobytes() for origin in images.train_origins[rows]]
-    return list(zip(shown, made_of, strict=True))
+        return [(content,) for content in content_digests]
+    origin_digests = [origin.tobytes() for origin in images.train_origins[rows]]
+    return list(zip(content_digests, origin_digests, strict=True))
 
 
 def digests(images: Images, rows: Rows) -> Digests:

@@ -30,20 +30,22 @@ def find_near_copies(pixels: Pixels) -> Pairs:
     coarse = means.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
     coarse -= coarse.mean(axis=1, keepdims=True)
     rows = np.flatnonzero(means.std(axis=1) >= FLAT)
-    found: set[tuple[int, int]] = set()
+    pairs: set[tuple[int, int]] = set()
     for table in range(TABLES):
         offsets = seeds.generator(0, "near copies", table).uniform(0, STEP, coarse.shape[1])
         steps = np.floor((coarse[rows] + offsets) / STEP).astype(np.int8)
         order = np.lexsort(steps.T)
         for apart in range(1, NEXT + 1):
-            one, other = order[:-apart], order[apart:]
-            together = (steps[one] == steps[other]).all(axis=1)
-            found |= _near_pairs(means, rows[one[together]], rows[other[together]])
-    return sorted(pair for pair in found if not np.array_equal(pixels[pair[0]], pixels[pair[1]]))
+            first_rows, second_rows = order[:-apart], order[apart:]
+            together = (steps[first_rows] == steps[second_rows]).all(axis=1)
+            pairs |= _near_pairs(means, rows[first_rows[together]], rows[second_rows[together]])
+    return sorted(pair for pair in pairs if not np.array_equal(pixels[pair[0]], pixels[pair[1]]))
 
 
-def _near_pairs(means: NDArray[np.int16], one: NDArray[np.int64], other: NDArray[np.int64]) -> set[tuple[int, int]]:
+def _near_pairs(
+    means: NDArray[np.int16], first_rows: NDArray[np.int64], second_rows: NDArray[np.int64]
+) -> set[tuple[int, int]]:
     """Return the pairs whose means differ by at most NEAR, with the smaller row first."""
-    near = np.abs(means[one] - means[other]).max(axis=1, initial=0) <= NEAR
-    first, second = np.minimum(one[near], other[near]), np.maximum(one[near], other[near])
+    near = np.abs(means[first_rows] - means[second_rows]).max(axis=1, initial=0) <= NEAR
+    first, second = np.minimum(first_rows[near], second_rows[near]), np.maximum(first_rows[near], second_rows[near])
     return set(zip(first.tolist(), second.tolist(), strict=True))

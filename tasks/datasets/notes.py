@@ -40,8 +40,8 @@ def _notes_of_copies(dataset: Dataset, images: Images) -> Iterable[str]:
             f"{copies.groups:,} groups of exact copies among the training images ({copies.images:,} images); the "
             "copies of a group count as one record, with one coin and in one split"
         )
-    known = {digest.tobytes() for digest in contents(images.train_images)}
-    in_test = sum(digest.tobytes() in known for digest in contents(images.test_images))
+    training_contents = {digest.tobytes() for digest in contents(images.train_images)}
+    in_test = sum(digest.tobytes() in training_contents for digest in contents(images.test_images))
     if in_test:
         yield (
             f"{in_test:,} of {len(images.test_images):,} test images are exact copies of training images: the accuracy "
@@ -51,10 +51,10 @@ def _notes_of_copies(dataset: Dataset, images: Images) -> Iterable[str]:
     if near:
         first, second = near[0]
         paths = catalog.files(dataset)
-        named = f"{paths[first]} and {paths[second]}" if paths else f"training images {first} and {second}"
+        example = f"{paths[first]} and {paths[second]}" if paths else f"training images {first} and {second}"
         count = len({row for pair in near for row in pair})
         yield (
-            f"{count:,} training images are nearly equal to another, such as {named}; near copies hide memory, since "
+            f"{count:,} training images are nearly equal to another, such as {example}; near copies hide memory, since "
             "models trained without one image are trained on the other: keep only one of them"
         )
 
@@ -62,19 +62,19 @@ def _notes_of_copies(dataset: Dataset, images: Images) -> Iterable[str]:
 RULES: tuple[Rule, ...] = (_notes_of_reading, _notes_of_copies)
 
 
-def data_notes(dataset: Dataset, known: MutableMapping[str, str]) -> tuple[str, ...]:
+def data_notes(dataset: Dataset, cache: MutableMapping[str, str]) -> tuple[str, ...]:
     """Return the notes about a pinned data set, one line each, beginning with the name of the set.
 
-    Published sets, sets without images and sets larger than memory have none. `known` caches notes between runs, as in
+    Published sets, sets without images and sets larger than memory have none. `cache` keeps notes between runs, as in
     `catalog.pin`.
     """
     if dataset.name.partition(":")[0] not in EXAMINED:
         return ()
     source = find(dataset.name)[1]
     key = f"notes {VERSION} {dataset.digest}"
-    if key not in known:
-        known[key] = json.dumps([] if catalog.is_large(source) else _examine(dataset))
-    return tuple(f"{dataset.name}: {note}" for note in (*source.notes, *json.loads(known[key])))
+    if key not in cache:
+        cache[key] = json.dumps([] if catalog.is_large(source) else _examine(dataset))
+    return tuple(f"{dataset.name}: {note}" for note in (*source.notes, *json.loads(cache[key])))
 
 
 def _examine(dataset: Dataset) -> list[str]:

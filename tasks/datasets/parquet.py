@@ -92,10 +92,11 @@ def find_files(folder: Path) -> dict[str, list[Path]]:
             files.setdefault(split, []).append(path)
             parts.setdefault(split, set()).add((int(match[2] or 0), int(match[3] or 1)))
     of_folders = _find_shard_folders(folder)
-    both = next((split for split in of_folders if split in files), None)
-    if both is not None:
+    ambiguous_split = next((split for split in of_folders if split in files), None)
+    if ambiguous_split is not None:
         raise DatasetError(
-            f"{folder} has {files[both][0].name} and the folder {of_folders[both][0].parent.name!r}; keep one of them"
+            f"{folder} has {files[ambiguous_split][0].name} and the folder "
+            f"{of_folders[ambiguous_split][0].parent.name!r}; keep one of them"
         )
     for split, paths in files.items():
         count = len(paths)
@@ -114,8 +115,8 @@ def _find_shard_folders(folder: Path) -> dict[str, list[Path]]:
         if not split or not paths:
             continue
         if split in files:
-            named = f"{files[split][0].parent.name!r} and {directory.name!r}"
-            raise DatasetError(f"{folder} has the folders {named}; keep one of them")
+            folder_names = f"{files[split][0].parent.name!r} and {directory.name!r}"
+            raise DatasetError(f"{folder} has the folders {folder_names}; keep one of them")
         numbers = [int(path.stem) for path in paths if path.stem.isdecimal()]
         if numbers != list(range(len(paths))):
             raise DatasetError(

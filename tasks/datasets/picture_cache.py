@@ -38,9 +38,9 @@ class Damaged(Exception):
 
 def cache_folder() -> Path:
     """Return the folder of the cache, which may not exist."""
-    given = os.environ.get("ENGRAM_CACHE")
-    if given:
-        return expand_home(given).absolute()
+    configured_path = os.environ.get("ENGRAM_CACHE")
+    if configured_path:
+        return expand_home(configured_path).absolute()
     return expand_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache").absolute() / "engram"
 
 
@@ -137,13 +137,13 @@ class MappedRows:
         return self.count
 
     def pixels(self, rows: Indices) -> Pixels:
-        wanted = np.asarray(rows, np.int64) + self.first
+        file_rows = np.asarray(rows, np.int64) + self.first
         parts = self.file.parts()
         try:
-            pixels = _gather_rows(parts, wanted)
+            pixels = _gather_rows(parts, file_rows)
         except Damaged:
-            pixels = _gather_rows(self.file.renew(parts), wanted)
-        return pixels.reshape(len(wanted), *self.shape)
+            pixels = _gather_rows(self.file.renew(parts), file_rows)
+        return pixels.reshape(len(file_rows), *self.shape)
 
 
 def _gather_rows(parts: Parts, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -152,11 +152,11 @@ def _gather_rows(parts: Parts, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
     out = np.empty((len(rows), parts.pixels[0].shape[1]), np.uint8)
     in_part = rows // rows_per_part
     for part in np.unique(in_part):
-        chosen = in_part == part
-        out[chosen] = parts.pixels[part][rows[chosen] - part * rows_per_part]
-    for at in np.flatnonzero(~parts.checked[rows]):
-        if zlib.crc32(out[at]) != parts.checksums[rows[at]]:
-            raise Damaged(f"row {rows[at]}")
+        is_in_part = in_part == part
+        out[is_in_part] = parts.pixels[part][rows[is_in_part] - part * rows_per_part]
+    for index in np.flatnonzero(~parts.checked[rows]):
+        if zlib.crc32(out[index]) != parts.checksums[rows[index]]:
+            raise Damaged(f"row {rows[index]}")
     parts.checked[rows] = True
     return out
 
@@ -168,15 +168,17 @@ def _map_file(path: Path, digest: str) -> Parts:
         about = json.loads(reader.schema.metadata[b"about"])
         if (about["rule"], about["digest"]) != (RULE, digest):
             raise Damaged(f"it belongs to {about['rule']} {about['digest']}")
-        parts = [_part_of(*reader.get_batch_with_custom_metadata(at)) for at in range(reader.num_record_batches)]
+        parts = [
+            _part_of(*reader.get_batch_with_custom_metadata(number)) for number in range(reader.num_record_batches)
+        ]
         rows = about["train"] + about["test"]
         pixels, labels, checksums = zip(*parts, strict=True)
-        whole = Parts(about, pixels, np.concatenate(labels), np.concatenate(checksums), np.zeros(rows, bool))
+        complete_parts = Parts(about, pixels, np.concatenate(labels), np.concatenate(checksums), np.zeros(rows, bool))
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise Damaged(" ".join(str(error).split())) from None
-    if len(whole.labels) != rows:
-        raise Damaged(f"it has {len(whole.labels)} rows of {rows}")
-    return whole
+    if len(complete_parts.labels) != rows:
+        raise Damaged(f"it has {len(complete_parts.labels)} rows of {rows}")
+    return complete_parts
 
 
 def _part_of(
@@ -187,8 +189,8 @@ def _part_of(
     if int(metadata[b"crc32"]) != checksum(labels, checksums):
         raise Damaged("labels or checksums")
     column = batch.column("pixels")
-    held = np.frombuffer(column.buffers()[1], np.uint8)
-    return held[: len(column) * column.type.byte_width].reshape(len(column), -1), labels, checksums
+    buffer = np.frombuffer(column.buffers()[1], np.uint8)
+    return buffer[: len(column) * column.type.byte_width].reshape(len(column), -1), labels, checksums
 
 
 def checksum(labels: Labels, checksums: NDArray[np.uint32]) -> int:
@@ -204,8 +206,10 @@ def write(path: Path, digest: str, pictures: PictureSet) -> None:
     about |= {"classes": pictures.classes, "names": pictures.names}
     fields = [("pixels", pa.binary(width)), ("label", pa.int64()), ("crc32", pa.uint32())]
     schema = pa.schema(fields, metadata={"about": json.dumps(about)})
-    for left in path.parent.glob(f".{path.name}.*"):  # from a killed process, since only one process writes at a time
-        left.unlink(missing_ok=True)
+    for stale_file in path.parent.glob(
+        f".{path.name}.*"
+    ):  # from a killed process, since only one process writes at a time
+        stale_file.unlink(missing_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with pa.OSFile(str(aside), "wb") as file, pa.ipc.new_file(file, schema) as writer:
@@ -225,10 +229,13 @@ def parts_of(pictures: PictureSet, rows: int) -> Iterator[tuple[Pixels, Labels]]
     train, test = pictures.train, pictures.test
     labels = np.concatenate([train.labels, test.labels])
     for start in range(0, len(labels), rows):
-        chosen = np.arange(start, min(start + rows, len(labels)))
-        own = chosen < len(train)
-        rows_of = ((train, chosen[own]), (test, chosen[~own] - len(train)))
-        yield np.concatenate([split.pixels(at) for split, at in rows_of if len(at)]), labels[chosen]
+        part_rows = np.arange(start, min(start + rows, len(labels)))
+        is_training = part_rows < len(train)
+        rows_of = ((train, part_rows[is_training]), (test, part_rows[~is_training] - len(train)))
+        yield (
+            np.concatenate([split.pixels(split_rows) for split, split_rows in rows_of if len(split_rows)]),
+            labels[part_rows],
+        )
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def _list_pictures(class_paths: Sequence[tuple[Path, Split | None]]) -> tuple[li
     """
     classes = number_classes([path.name for path, _ in class_paths])
     labelled = [(split, label, path) for (path, split), label in zip(class_paths, classes.labels.tolist(), strict=True)]
-    labelled.sort(key=lambda place: (SPLITS.index(place[0] or "train"), place[1]))
+    labelled.sort(key=lambda entry: (SPLITS.index(entry[0] or "train"), entry[1]))
     files: list[tuple[Path, int, Split | None]] = []
     for split, label, path in labelled:
         files += ((file, label, split) for file in _class_pictures(path))

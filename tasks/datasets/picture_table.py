@@ -32,23 +32,23 @@ NAMED = ("path", "label")  # required in every row
 class Columns:
     """The required columns of a table, once each, and an optional one; others are ignored.
 
-    `what` is the table's name in error messages.
+    `kind` is the table's name in error messages.
     """
 
-    what: str
-    needed: tuple[str, ...]
+    kind: str
+    required: tuple[str, ...]
     optional: str
 
     @property
     def known(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.needed, self.optional)))
+        return tuple(dict.fromkeys((*self.required, self.optional)))
 
 
 @dataclass(frozen=True)
 class Cells:
-    """A row's cells as text by column; `at` is the position of the row."""
+    """A row's cells as text by column; `where` is the position of the row, for error messages."""
 
-    at: str
+    where: str
     text: Mapping[str, str]
 
 
@@ -70,14 +70,14 @@ class Table:
 def read_table(file: Path, columns: Columns) -> Table:
     """Read the table in a file. Raises DatasetError for a file without rows and a row without a path or label."""
     if file.suffix.lower() not in SUFFIXES:
-        raise DatasetError(f"{file} is not a {columns.what}; it must end in {' or '.join(SUFFIXES)}")
+        raise DatasetError(f"{file} is not a {columns.kind}; it must end in {' or '.join(SUFFIXES)}")
     table = from_parquet(file, columns) if file.suffix.lower() == ".parquet" else Table(list(_from_csv(file, columns)))
     if not table.rows:
         raise DatasetError(f"{file} has no rows")
     for row in table.rows:
         for name in NAMED:
             if not row.text[name]:
-                raise DatasetError(f"{row.at} has no {name}")
+                raise DatasetError(f"{row.where} has no {name}")
     return table
 
 
@@ -108,29 +108,29 @@ def from_parquet(file: Path, columns: Columns) -> Table:
     values = [column_values(table.column(original_names[name])) for name in names]
     rows = []
     for number, cells in enumerate(zip(*values, strict=True)):
-        at = f"{file}, row {number}"
-        rows.append(Cells(at, _read_row(at, dict(zip(names, cells, strict=True)), declared)))
+        where = f"{file}, row {number}"
+        rows.append(Cells(where, _read_row(where, dict(zip(names, cells, strict=True)), declared)))
     return Table(rows, declared)
 
 
-def _read_row(at: str, cells: Mapping[str, Any], declared: Sequence[str]) -> dict[str, str]:
+def _read_row(where: str, cells: Mapping[str, Any], declared: Sequence[str]) -> dict[str, str]:
     """Return the cells of a row as text; `declared` are the names of numeric labels."""
     row = {}
     for column, cell in cells.items():
         try:
             row[column] = name_label(cell, declared if column == "label" else ())
         except LabelError as error:
-            raise DatasetError(f"{at}: {column} {error}") from None
+            raise DatasetError(f"{where}: {column} {error}") from None
     return row
 
 
 def _check_columns(file: Path, header: Sequence[str], columns: Columns) -> None:
-    if any(header.count(name) != 1 for name in columns.needed) or header.count(columns.optional) > 1:
-        have, needed = ", ".join(header) or "none", ", ".join(dict.fromkeys(columns.needed))
+    if any(header.count(name) != 1 for name in columns.required) or header.count(columns.optional) > 1:
+        have, required_names = ", ".join(header) or "none", ", ".join(dict.fromkeys(columns.required))
         separated = ", separated by commas, semicolons or tabs" if len(header) == 1 else ""
         raise DatasetError(
-            f"{file} has the columns {have}; it must have {needed} and, optionally, {columns.optional}, each once"
-            f"{separated}"
+            f"{file} has the columns {have}; it must have {required_names} and, optionally, {columns.optional}, each "
+            f"once{separated}"
         )
 
 
@@ -142,7 +142,7 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
     selected = options.selection
     columns = LIST_COLUMNS
     if selected is not None:
-        columns = replace(columns, needed=(*columns.needed, selected.column))
+        columns = replace(columns, needed=(*columns.required, selected.column))
     table = read_table(file, columns)
     splits, notes = _read_splits(table.rows)
     rows = table.rows if splits is None else [row for row, split in zip(table.rows, splits, strict=True) if split]
@@ -151,10 +151,10 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
         listed_path = row.text["path"]
         path = file.parent / listed_path
         if path in met:
-            raise DatasetError(f"{row.at} repeats {listed_path} from {met[path]}; list each image once")
+            raise DatasetError(f"{row.where} repeats {listed_path} from {met[path]}; list each image once")
         if not path.is_file():
-            raise DatasetError(f"{row.at} names {listed_path}, but there is no file {path}")
-        met[path] = row.at
+            raise DatasetError(f"{row.where} names {listed_path}, but there is no file {path}")
+        met[path] = row.where
     classes = table.number_labels(file, [row.text["label"] for row in rows])
     numbers = classes.labels.tolist()
     spread_splits = spread(numbers) if splits is None else (split for split in splits if split)
@@ -164,7 +164,7 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
     ]
     if selected is not None:
         entries = select_entries(
-            entries, selected, [(row.at, row.text[selected.column]) for row in rows], file, classes.names
+            entries, selected, [(row.where, row.text[selected.column]) for row in rows], file, classes.names
         )
     check_classes(entries, classes.names, file)
     return labelled_source(entries, classes.names, options, also=(file,), notes=notes)
@@ -178,7 +178,7 @@ def _read_splits(rows: Sequence[Cells]) -> tuple[list[Split | None] | None, tupl
     for row in rows:
         name = split_called(row.text["split"])
         if name is None:
-            raise DatasetError(f"{row.at}: split is {row.text['split']!r:.80}; it must be {ALLOWED}")
+            raise DatasetError(f"{row.where}: split is {row.text['split']!r:.80}; it must be {ALLOWED}")
         split_names.append(name)
     read_as = choose_splits(split_names)
     splits = [read_as.get(name) for name in split_names]

@@ -64,9 +64,9 @@ def decode(encoded: bytes, channels: int | None = None, bits: int | None = None,
     from PIL import ImageOps
 
     with open_single_picture(encoded) as picture:
-        shown = ImageOps.exif_transpose(picture) if turned else picture
+        upright = ImageOps.exif_transpose(picture) if turned else picture
         if picture.mode.startswith("I;16") or (picture.mode == "I" and picture.format == "PNG"):
-            return _scale(np.array(shown, np.int64), channels, 2 ** (bits or BITS) - 1)
+            return _scale(np.array(upright, np.int64), channels, 2 ** (bits or BITS) - 1)
         if picture.mode in ("I", "F"):
             raise PictureError(
                 "contains numbers of 32 bits without a defined black and white; save it with 8 or 16 bits"
@@ -75,10 +75,10 @@ def decode(encoded: bytes, channels: int | None = None, bits: int | None = None,
             raise PictureError(f"has no 16-bit grey levels; remove #bits{bits}, which is for images with such levels")
         if channels == 1 or (channels is None and picture.mode in ("1", "L", "LA", "La")):
             # Convert to RGB first, since a palette may contain colours.
-            grey = shown if shown.mode in ("1", "L", "LA") else shown.convert("RGB")
+            grey = upright if upright.mode in ("1", "L", "LA") else upright.convert("RGB")
             out = np.array(grey.convert("L"))[..., None]
         else:
-            out = np.array(shown.convert("RGB"))
+            out = np.array(upright.convert("RGB"))
     return Decoded(out, Levels(255, int(out.min()), int(out.max())))
 
 
@@ -119,8 +119,8 @@ def alpha(encoded: bytes) -> NDArray[np.uint8] | None:
     with open_single_picture(encoded) as picture:
         if not picture.has_transparency_data:
             return None
-        shown = ImageOps.exif_transpose(picture)
-        return np.array(shown.convert("RGBA").getchannel("A"))
+        upright = ImageOps.exif_transpose(picture)
+        return np.array(upright.convert("RGBA").getchannel("A"))
 
 
 @contextmanager

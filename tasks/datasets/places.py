@@ -208,10 +208,10 @@ def find(name: str) -> tuple[str, Source]:
     kind = plain.partition(":")[0]
     shapeless = TEXTS.get(kind) or BOXED.get(kind)
     if shape.bits is not None and kind not in WITH_DEPTH:
-        kinds = ", ".join(f"{each}:" for each in WITH_DEPTH)
+        kinds = ", ".join(f"{kind_name}:" for kind_name in WITH_DEPTH)
         raise UnknownDataset(f"data set {name!r} has the option #bits{shape.bits}; it is for {kinds}")
     if shape.selection is not None and kind not in WITH_COLUMNS:
-        kinds = ", ".join(f"{each}:" for each in WITH_COLUMNS)
+        kinds = ", ".join(f"{kind_name}:" for kind_name in WITH_COLUMNS)
         raise UnknownDataset(f"data set {name!r} has the option #{shape.selection}; it is for {kinds}")
     if shape.has_shape and shapeless is not None:
         raise UnknownDataset(f"data set {name!r} has the option {shape}; {shapeless} have no shape")
@@ -240,15 +240,15 @@ def _locate_source(name: str, shape: Options) -> tuple[str, Source]:
 def usual(name: str, shape: Options) -> Source:
     """Return a usual set in ENGRAM_DATA. Raises DatasetError, with the searched folders, if it is missing."""
     root = os.environ.get("ENGRAM_DATA", "")
-    folders = [place for layout in LAYOUTS[name] for place in candidates(Path(root), layout)] if root else []
-    for place in folders:
-        source = read_as(name, place, shape)
+    folders = [folder for layout in LAYOUTS[name] for folder in candidates(Path(root), layout)] if root else []
+    for folder in folders:
+        source = read_as(name, folder, shape)
         if source is not None:
             return source
     if _outlined.get() and shape == AS_THEY_ARE and name in OUTLINES:
         return _outline_source(name)
-    places = ", ".join(f"{place}{missing(name, place)}" for place in folders)
-    looked = f"looked in {places} (ENGRAM_DATA is {root})" if root else "ENGRAM_DATA is not set"
+    searched_folders = ", ".join(f"{folder}{missing(name, folder)}" for folder in folders)
+    looked = f"looked in {searched_folders} (ENGRAM_DATA is {root})" if root else "ENGRAM_DATA is not set"
     raise DatasetError(
         f"data set {name!r} not found: {looked}; set ENGRAM_DATA to the folder that contains it, "
         f"or {_fetching(name)} and set ENGRAM_DATA=data"
@@ -269,8 +269,8 @@ def missing(name: str, folder: Path) -> str:
     """Return the note, appended to its name, on an existing folder that lacks files; empty for other folders."""
     if name in binary_records.FILES and folder.is_dir():
         return f" (which has no {binary_records.FILES[name]})"
-    there = name in SVHN_TRAIN and folder.is_dir()
-    return f" (which has no {' and no '.join(lacking_svhn_files(name, folder))})" if there else ""
+    is_svhn_folder = name in SVHN_TRAIN and folder.is_dir()
+    return f" (which has no {' and no '.join(lacking_svhn_files(name, folder))})" if is_svhn_folder else ""
 
 
 def read_as(name: str, folder: Path, shape: Options) -> Source | None:
@@ -302,16 +302,16 @@ def own(kind: str, path: str, shape: Options) -> tuple[str, Source]:
     if not path:
         raise UnknownDataset(f"data set '{kind}:' has no path; write it as {kind}:PATH")
     try:
-        places = [expand_home(path)]
+        locations = [expand_home(path)]
     except FileError as error:
         raise DatasetError(f"no {WHAT[kind]} {error}") from None
     if "ENGRAM_DATA" in os.environ:
-        places.append(Path(os.environ["ENGRAM_DATA"]) / path)
-    for place in places:
-        source = OWN[kind](place.absolute(), shape)
+        locations.append(Path(os.environ["ENGRAM_DATA"]) / path)
+    for location in locations:
+        source = OWN[kind](location.absolute(), shape)
         if source is not None:
-            return f"{kind}:{place.absolute()}", source
+            return f"{kind}:{location.absolute()}", source
     if "#" in path:
         raise options.unknown(f"{kind}:{path}")
-    looked = " and ".join(str(place.absolute()) for place in places)
+    looked = " and ".join(str(location.absolute()) for location in locations)
     raise DatasetError(f"no {WHAT[kind]} {looked}")

@@ -51,10 +51,10 @@ class Planting:
                 labels[: self.count] = (labels[: self.count] + 1) % images.classes
             case "duplicated":
                 pixels[self.count : self.rows], labels[self.count : self.rows] = (
-                    of[: self.count] for of in (pixels, labels)
+                    values[: self.count] for values in (pixels, labels)
                 )
-        for each in (pixels, labels):
-            each.flags.writeable = False
+        for array in (pixels, labels):
+            array.flags.writeable = False
         # The origin of a replaced image is no longer valid.
         origins = None if self.kind == "duplicated" else images.train_origins
         return replace(images, train_images=pixels, train_labels=labels, train_origins=origins)
@@ -62,5 +62,5 @@ class Planting:
 
 def parse_planting(word: str) -> Planting | None:
     """Parse an option of a data set's name as a planting; None if it is another option."""
-    found = WORD.fullmatch(word)
-    return None if found is None else Planting(found[1], int(found[2]))  # type: ignore[arg-type]
+    match = WORD.fullmatch(word)
+    return None if match is None else Planting(match[1], int(match[2]))  # type: ignore[arg-type]

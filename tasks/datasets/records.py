@@ -54,9 +54,9 @@ class Records:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    def rows(self, chosen: NDArray[np.integer]) -> Records:
+    def rows(self, positions: NDArray[np.integer]) -> Records:
         """Select these records, in the given order, without repeats."""
-        return Records(self.table.take(pa.array(chosen)))
+        return Records(self.table.take(pa.array(positions)))
 
     def as_dicts(self) -> Iterator[dict[str, Any]]:
         for batch in self.table.to_batches(max_chunksize=1024):
@@ -186,15 +186,19 @@ def from_parquet(path: Path, schema: pa.Schema) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        there = pq.read_schema(path).names
+        existing_columns = pq.read_schema(path).names
         lacking = [
-            field.name for field in schema if field.name not in there and (field.name == ID or not field.nullable)
+            field.name
+            for field in schema
+            if field.name not in existing_columns and (field.name == ID or not field.nullable)
         ]
         if lacking:
-            raise DatasetError(f"{path} has the columns {', '.join(there)} and no {lacking[0]}")
-        table = read_parquet(path, columns=[name for name in schema.names if name in there])
+            raise DatasetError(f"{path} has the columns {', '.join(existing_columns)} and no {lacking[0]}")
+        table = read_parquet(path, columns=[name for name in schema.names if name in existing_columns])
         columns = [
-            table[field.name].cast(field.type) if field.name in there else pa.nulls(table.num_rows, field.type)
+            table[field.name].cast(field.type)
+            if field.name in existing_columns
+            else pa.nulls(table.num_rows, field.type)
             for field in schema
         ]
         return pa.table(columns, schema=schema)

@@ -44,4 +44,4 @@ def draw_group_order(groups: Sequence[Hashable], *stream: str) -> list[int]:
         rows_of.setdefault(group, []).append(row)
     grouped = list(rows_of.values())
     order = seeds.generator(SEED, "row order", *stream).permutation(len(grouped))
-    return [row for place in order for row in grouped[place]]
+    return [row for position in order for row in grouped[position]]

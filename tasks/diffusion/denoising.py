@@ -43,9 +43,9 @@ def variances(schedule: ScheduleName, steps: int) -> Array:
     if schedule == "linear":
         rising: Array = np.minimum(np.linspace(FIRST, LAST, steps) * (1000 / steps), MOST)
         return rising
-    kept: Array = np.cos((np.arange(steps + 1) / steps + OFFSET) / (1 + OFFSET) * np.pi / 2) ** 2
-    lost: Array = np.minimum(1 - kept[1:] / kept[:-1], MOST)
-    return lost
+    signal_curve: Array = np.cos((np.arange(steps + 1) / steps + OFFSET) / (1 + OFFSET) * np.pi / 2) ** 2
+    noise_variances: Array = np.minimum(1 - signal_curve[1:] / signal_curve[:-1], MOST)
+    return noise_variances
 
 
 def signal(schedule: ScheduleName, steps: int) -> Array:
@@ -99,8 +99,8 @@ class Denoising:
         return {**self.learned, **averages}
 
     def initial(self, seed: int) -> Mapping[str, NDArray[np.float32]]:
-        begun = initial(self.learned, seed)
-        return {**begun, **{AVERAGED + name: values.copy() for name, values in begun.items()}}
+        start = initial(self.learned, seed)
+        return {**start, **{AVERAGED + name: values.copy() for name, values in start.items()}}
 
     def losses(self, tensors: Mapping[str, Tensor], batch: Batch) -> Tensor:
         return self._losses({name: tensors[name] for name in self.learned}, batch)
@@ -117,9 +117,9 @@ class Denoising:
         clean = images(batch.pixels.to(dtype) / 127.5 - 1, self.shape)
         vectors = self.vectors(clean.device)[batch.labels].to(dtype)
         noised = add_noise(clean, noise, self.signal_shares(clean.device, dtype)[times])
-        found = self.noise(tensors, noised, times, vectors, batch.mode)
-        apart = (found - noise).square().reshape(rows, models, -1)
-        return apart.mean(2).t()
+        predicted = self.noise(tensors, noised, times, vectors, batch.mode)
+        squared_errors = (predicted - noise).square().reshape(rows, models, -1)
+        return squared_errors.mean(2).t()
 
     def noise(
         self, tensors: Mapping[str, Tensor], noised: Tensor, times: Tensor, vectors: Tensor, mode: Mode
@@ -131,8 +131,8 @@ class Denoising:
         low = self.config.precision == "bfloat16"
         # No cache, because a CUDA graph would keep a reference to it.
         with torch.autocast(noised.device.type, torch.bfloat16, enabled=low, cache_enabled=False):
-            found = unet.network(Layers(tensors, mode), noised, times, vectors, self.config.unet)
-        return found.to(noised.dtype)
+            predicted = unet.network(Layers(tensors, mode), noised, times, vectors, self.config.unet)
+        return predicted.to(noised.dtype)
 
     def after_step(self, tensors: Mapping[str, Tensor], passed: Tensor) -> None:
         """Update the averages; `passed` (models,) are the epochs passed, including this step."""
@@ -142,33 +142,33 @@ class Denoising:
             average, now = tensors[AVERAGED + name], tensors[name]
             average.lerp_(now, (1 - momentum).to(now.dtype).view(-1, *[1] * (now.dim() - 1)))
 
-    def vectors(self, place: torch.device) -> Tensor:
+    def vectors(self, device: torch.device) -> Tensor:
         """All vectors on a device, copied once."""
-        if place not in self._vectors:
-            self._vectors[place] = self._vectors[torch.device("cpu")].to(place)
-        return self._vectors[place]
+        if device not in self._vectors:
+            self._vectors[device] = self._vectors[torch.device("cpu")].to(device)
+        return self._vectors[device]
 
-    def signal_shares(self, place: torch.device, dtype: torch.dtype) -> Tensor:
+    def signal_shares(self, device: torch.device, dtype: torch.dtype) -> Tensor:
         """alpha_bar of every time, (steps,)."""
-        if (place, dtype) not in self._signal:
+        if (device, dtype) not in self._signal:
             values = signal(self.config.schedule, self.config.steps)
-            self._signal[place, dtype] = torch.from_numpy(values).to(place, dtype)
-        return self._signal[place, dtype]
+            self._signal[device, dtype] = torch.from_numpy(values).to(device, dtype)
+        return self._signal[device, dtype]
 
 
-def add_noise(clean: Tensor, noise: Tensor, kept: Tensor) -> Tensor:
-    """Images x_t = sqrt(kept) clean + sqrt(1 - kept) noise, (rows, models * 3, side, side).
+def add_noise(clean: Tensor, noise: Tensor, signal_share: Tensor) -> Tensor:
+    """Images x_t = sqrt(alpha_bar_t) clean + sqrt(1 - alpha_bar_t) noise, (rows, models * 3, side, side).
 
-    `kept` (models, rows) is alpha_bar_t. Ho et al. 2020, eq. 4.
+    `signal_share` (models, rows) is alpha_bar_t. Ho et al. 2020, eq. 4.
     """
-    channels = clean.shape[1] // len(kept)
-    share = kept.t().repeat_interleave(channels, 1)[:, :, None, None]
+    channels = clean.shape[1] // len(signal_share)
+    share = signal_share.t().repeat_interleave(channels, 1)[:, :, None, None]
     return share.sqrt() * clean + (1 - share).sqrt() * noise
 
 
 def averages(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The moving averages among a training's tensors, by the names of the averaged tensors."""
-    return {name.removeprefix(AVERAGED): each for name, each in tensors.items() if name.startswith(AVERAGED)}
+    return {name.removeprefix(AVERAGED): tensor for name, tensor in tensors.items() if name.startswith(AVERAGED)}
 
 
 TOGETHER = {"cpu": 32, "cuda": 256}  # images per batch
@@ -184,17 +184,17 @@ def sample_images(
     The initial noise of an image depends only on the seed and its name. Raises ValueError if the weights do not fit the
     network.
     """
-    place = hardware.device()
+    device = hardware.device()
     learning = Denoising(config, vectors, 1)
     _check_weights(learning, weights)
-    tensors = {name: torch.from_numpy(np.array(values))[None].to(place) for name, values in weights.items()}
+    tensors = {name: torch.from_numpy(np.array(values))[None].to(device) for name, values in weights.items()}
     images = np.empty((len(vectors), *learning.shape), np.uint8)
-    with hardware.exactly(place), torch.inference_mode():
-        for first in range(0, len(vectors), TOGETHER[place.type]):
-            some = slice(first, first + TOGETHER[place.type])
-            started = np.stack([initial_noise(seed, name, config.resolution) for name in names[some]])
-            images[some] = as_bytes(
-                _sample(learning, tensors, vectors[some], torch.from_numpy(started).to(place), steps)
+    with hardware.exactly(device), torch.inference_mode():
+        for first in range(0, len(vectors), TOGETHER[device.type]):
+            batch = slice(first, first + TOGETHER[device.type])
+            started = np.stack([initial_noise(seed, name, config.resolution) for name in names[batch]])
+            images[batch] = as_bytes(
+                _sample(learning, tensors, vectors[batch], torch.from_numpy(started).to(device), steps)
             )
     return images
 
@@ -208,32 +208,36 @@ def _sample(
         times = torch.full((1, len(x)), time, device=x.device)
         return learning.noise(tensors, x, times, conditions, EVALUATION)
 
-    kept = learning.signal_shares(torch.device("cpu"), torch.float64).numpy()
-    return denoise(predict, started, kept, steps, bounded=True)
+    shares = learning.signal_shares(torch.device("cpu"), torch.float64).numpy()
+    return denoise(predict, started, shares, steps, bounded=True)
 
 
-def denoise(predict: Predict, x: Tensor, kept: Array, steps: int, bounded: bool = False) -> Tensor:
+def denoise(predict: Predict, x: Tensor, signal_shares: Array, steps: int, bounded: bool = False) -> Tensor:
     """Transform noise into images of the shape of `x` in `steps` evenly spaced steps of the diffusion.
 
         x_(t-1) = sqrt(alpha_bar_(t-1)) x_0 + sqrt(1 - alpha_bar_(t-1)) e,
         x_0 = (x_t - sqrt(1 - alpha_bar_t) e) / sqrt(alpha_bar_t)
 
     with the predicted noise e = `predict(x_t, t)` and alpha_bar_0 = 1: Song et al. 2021, "Denoising diffusion implicit
-    models", eq. 12 without added noise. If `bounded`, x_0 is clipped to [-1, 1] and e adjusted. `kept` is alpha_bar of
-    every time. Raises ValueError if steps is not between 1 and the number of times.
+    models", eq. 12 without added noise. If `bounded`, x_0 is clipped to [-1, 1] and e adjusted. `signal_shares` is
+    alpha_bar of every time. Raises ValueError if steps is not between 1 and the number of times.
     """
-    if not 1 <= steps <= len(kept):
-        raise ValueError(f"steps is {steps}; it must be from 1 to {len(kept)}, the steps of the diffusion")
-    times = np.linspace(len(kept) - 1, 0, steps).round().astype(int) if steps > 1 else np.array([len(kept) - 1])
-    for place, time in enumerate(times.tolist()):
-        now = float(kept[time])
-        following = float(kept[times[place + 1]]) if place + 1 < steps else 1.0
-        found = predict(x, time)
-        clean = (x - (1 - now) ** 0.5 * found) / now**0.5
+    if not 1 <= steps <= len(signal_shares):
+        raise ValueError(f"steps is {steps}; it must be from 1 to {len(signal_shares)}, the steps of the diffusion")
+    times = (
+        np.linspace(len(signal_shares) - 1, 0, steps).round().astype(int)
+        if steps > 1
+        else np.array([len(signal_shares) - 1])
+    )
+    for index, time in enumerate(times.tolist()):
+        now = float(signal_shares[time])
+        following = float(signal_shares[times[index + 1]]) if index + 1 < steps else 1.0
+        predicted = predict(x, time)
+        clean = (x - (1 - now) ** 0.5 * predicted) / now**0.5
         if bounded:
             clean = clean.clamp(-1, 1)
-            found = (x - now**0.5 * clean) / (1 - now) ** 0.5
-        x = following**0.5 * clean + (1 - following) ** 0.5 * found
+            predicted = (x - now**0.5 * clean) / (1 - now) ** 0.5
+        x = following**0.5 * clean + (1 - following) ** 0.5 * predicted
     return x
 
 
@@ -252,12 +256,12 @@ def as_bytes(images: Tensor) -> NDArray[np.uint8]:
 def _check_weights(learning: Denoising, weights: Weights) -> None:
     """Raise ValueError if names or shapes of the weights differ from those of the network."""
     shapes = {name: weight.shape for name, weight in learning.learned.items()}
-    given = {name: tuple(values.shape) for name, values in weights.items()}
-    for name in [*shapes, *given]:
-        if shapes.get(name) != given.get(name):
+    actual_shapes = {name: tuple(values.shape) for name, values in weights.items()}
+    for name in [*shapes, *actual_shapes]:
+        if shapes.get(name) != actual_shapes.get(name):
             raise ValueError(
-                f"the diffusion model's {name} is {given.get(name, 'absent')}; its network and the vectors, which have "
-                f"{learning.vectors(torch.device('cpu')).shape[1]} numbers, need {shapes.get(name, 'none')}"
+                f"the diffusion model's {name} is {actual_shapes.get(name, 'absent')}; its network and the vectors, "
+                f"which have {learning.vectors(torch.device('cpu')).shape[1]} numbers, need {shapes.get(name, 'none')}"
             )
 
 
@@ -273,10 +277,10 @@ class Scale:
 
     @classmethod
     def from_vectors(cls, vectors: Vectors) -> Scale:
-        """ValueError where a vector is not finite. A number that never changes has deviation 1."""
-        wrong = int((~np.isfinite(vectors).all(1)).sum())
-        if wrong:
-            raise ValueError(f"vectors must be finite; {wrong} of {len(vectors)} are not")
+        """The scale of these vectors. Raises ValueError if one is not finite; a constant feature has deviation 1."""
+        invalid_count = int((~np.isfinite(vectors).all(1)).sum())
+        if invalid_count:
+            raise ValueError(f"vectors must be finite; {invalid_count} of {len(vectors)} are not")
         deviation = vectors.std(0, dtype=np.float64)
         deviation[deviation == 0] = 1
         return cls(vectors.mean(0, dtype=np.float64).astype(np.float32), deviation.astype(np.float32))
@@ -295,13 +299,13 @@ class TrainedDiffusion:
 
 
 def fit_diffusion(
-    config: Diffusion, pixels: NDArray[np.uint8], vectors: Vectors, of: str = "", index: int = 0
+    config: Diffusion, pixels: NDArray[np.uint8], vectors: Vectors, source: str = "", index: int = 0
 ) -> TrainedDiffusion:
     """The diffusion model of these images (n, side, side, 3), given the vector of each.
 
     As the job at this index of a call it resumes from a checkpoint, and writes its own if requested
-    (`tasks.worker.checkpoints`); `of` identifies images and vectors, so that checkpoints of others are not used. Raises
-    TrainingError if a loss is not finite, and ValueError if images do not have the configured shape.
+    (`tasks.worker.checkpoints`); `source` identifies images and vectors, so that checkpoints of others are not used.
+    Raises TrainingError if a loss is not finite, and ValueError if images do not have the configured shape.
     """
     side = config.resolution
     if pixels.shape[1:] != (side, side, 3) or len(pixels) != len(vectors) or len(pixels) < 2:
@@ -310,14 +314,16 @@ def fit_diffusion(
             f"one per vector, of {side} x {side} x 3"
         )
     scale = Scale.from_vectors(vectors)
-    held = held_out(config, len(pixels))
-    learnt = np.setdiff1d(np.arange(len(pixels)), held)
-    assessed = held if len(held) else learnt  # the training loss, if images are too few for validation
-    images = Images(pixels[learnt], learnt, pixels[assessed], assessed, len(pixels))
-    learning = Denoising(config, scale.standardise(vectors), minibatches(len(learnt), config.batch))
+    validation_rows = held_out(config, len(pixels))
+    training_rows = np.setdiff1d(np.arange(len(pixels)), validation_rows)
+    evaluated_rows = (
+        validation_rows if len(validation_rows) else training_rows
+    )  # the training loss, if images are too few for validation
+    images = Images(pixels[training_rows], training_rows, pixels[evaluated_rows], evaluated_rows, len(pixels))
+    learning = Denoising(config, scale.standardise(vectors), minibatches(len(training_rows), config.batch))
     spec = Spec(learning, config.recipe, images)
-    member = Member(config.seed, np.arange(len(learnt)))
-    linked = Linked(f"diffusion 1: {replace(config, epochs=1)} of {of}", config.epochs)
+    member = Member(config.seed, np.arange(len(training_rows)))
+    linked = Linked(f"diffusion 1: {replace(config, epochs=1)} of {source}", config.epochs)
     ((_, outcome),) = train_chains(spec, {index: member}, {index: linked})
     if isinstance(outcome, Exception):
         raise outcome
@@ -326,5 +332,5 @@ def fit_diffusion(
 
 def held_out(config: Diffusion, count: int) -> NDArray[np.int64]:
     """The held-out rows, ascending: drawn by the seed, at most an eighth of all."""
-    some = min(config.validation_images, count // 8)
-    return np.sort(seeds.generator(config.seed, "held out").permutation(count)[:some])
+    size = min(config.validation_images, count // 8)
+    return np.sort(seeds.generator(config.seed, "held out").permutation(count)[:size])

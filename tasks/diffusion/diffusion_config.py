@@ -46,9 +46,9 @@ class UNet(Ranged):
         halved = 2 ** (len(self.widths) - 1)
         if resolution < halved or resolution % halved:
             raise ValueError(f"resolution is {resolution}; with {len(self.widths)} widths it must divide by {halved}")
-        known = [resolution // 2**level for level in range(len(self.widths))]
-        if any(each not in known for each in self.attention):
-            names = ", ".join(map(str, known))
+        resolutions = [resolution // 2**level for level in range(len(self.widths))]
+        if any(size not in resolutions for size in self.attention):
+            names = ", ".join(map(str, resolutions))
             raise ValueError(f"attention is {self.attention}; choose from the resolutions {names}")
 
 

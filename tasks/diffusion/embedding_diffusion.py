@@ -89,11 +89,11 @@ def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
     vectors = embed_pictures(
         encoder(config.encoder, weights, hardware.device()), pictures, rows, config.encoder.resolution
     )
-    shown = evaluation_pictures(pictures, rows, config.diffusion.resolution)
+    pixels = evaluation_pictures(pictures, rows, config.diffusion.resolution)
     # A checkpoint belongs to one encoder: other weights give other vectors.
     images = replace(config.images, data=Dataset("", config.images.data.digest))  # independent of their location
-    of = f"{images} seen by {config.encoder} {digest(weights)}"
-    return _diffusion_table(fit_diffusion(config.diffusion, shown, vectors, of), config.kept)
+    source = f"{images} seen by {config.encoder} {digest(weights)}"
+    return _diffusion_table(fit_diffusion(config.diffusion, pixels, vectors, source), config.kept)
 
 
 def _last_weights(snapshots: pa.Table) -> dict[str, NDArray[np.float32]]:
@@ -126,7 +126,7 @@ def embed_pictures(
 # The table
 
 
-def _diffusion_table(model: TrainedDiffusion, kept: bool = True) -> pa.Table:
+def _diffusion_table(model: TrainedDiffusion, keeps_model: bool = True) -> pa.Table:
     """A trained model as DIFFUSION; empty unless it is kept."""
     from tasks.models.networks import weight_rows
 
@@ -138,7 +138,7 @@ def _diffusion_table(model: TrainedDiffusion, kept: bool = True) -> pa.Table:
         "deviation": _pack_floats(model.scale.deviation),
         "weights": weight_rows(model.weights),
     }
-    return pa.Table.from_pylist([values] if kept else [], DIFFUSION)
+    return pa.Table.from_pylist([values] if keeps_model else [], DIFFUSION)
 
 
 def model_of(table: pa.Table) -> tuple[dict[str, NDArray[np.float32]], Scale]:
@@ -194,4 +194,4 @@ def drawn_from_neighbours(
 
 def mean_of(vectors: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """The mean of the vectors (m, features) in each row of numbers (n, k): (n, features)."""
-    return np.stack([vectors[some].mean(0, dtype=np.float64) for some in rows]).astype(np.float32)
+    return np.stack([vectors[numbers].mean(0, dtype=np.float64) for numbers in rows]).astype(np.float32)

@@ -74,8 +74,8 @@ def train_pixel_classifier(config: PixelTraining, inputs: Inputs) -> pa.Table:  
 
     pictures = load_with_boxes(config.images.data, config.images.correlation)
     rows = split_pictures(pictures, config.images.partition).rows(config.images.part)
-    shown = evaluation_pictures(pictures, rows, config.resolution)
-    return train_classifier(config, shown, pictures.labels[rows], len(pictures.names))
+    pixels = evaluation_pictures(pictures, rows, config.resolution)
+    return train_classifier(config, pixels, pictures.labels[rows], len(pictures.names))
 
 
 def train_classifier(
@@ -93,16 +93,18 @@ def train_classifier(
     if len(pixels) < 10:
         raise ValueError(f"the classifier has {len(pixels)} images; it needs at least ten, one of which is held out")
     order = seeds.generator(config.seed, "held out").permutation(len(pixels))
-    held = np.sort(order[: int(HELD_OUT * len(pixels))])
-    learnt = np.sort(order[len(held) :])
-    images: Images = Images(pixels[learnt], labels[learnt], pixels[held], labels[held], classes)
+    validation_rows = np.sort(order[: int(HELD_OUT * len(pixels))])
+    training_rows = np.sort(order[len(validation_rows) :])
+    images: Images = Images(
+        pixels[training_rows], labels[training_rows], pixels[validation_rows], labels[validation_rows], classes
+    )
     network = Architecture(str(config.classifier.network), images.shape, classes)
     spec = Spec(CrossEntropy(network, config.classifier.augmentation), config.classifier.recipe, images)
-    ((_, outcome),) = train_many(spec, [Member(config.seed, np.arange(len(learnt)))])
+    ((_, outcome),) = train_many(spec, [Member(config.seed, np.arange(len(training_rows)))])
     if isinstance(outcome, Exception):
         raise outcome
     accuracy = outcome.history[outcome.best_epoch - 1].validation_accuracy
-    row = model_row(config.seed, network, outcome) | {"held_out_accuracy": accuracy, "held_out": len(held)}
+    row = model_row(config.seed, network, outcome) | {"held_out_accuracy": accuracy, "held_out": len(validation_rows)}
     return pa.Table.from_pylist([row], PIXEL_CLASSIFIER)
 
 
@@ -111,5 +113,5 @@ def classify(table: pa.Table, pixels: NDArray[np.uint8]) -> NDArray[np.int64]:
     from tasks.models.inference import logits
     from tasks.models.networks import architecture_of, weights_of_model
 
-    found: NDArray[np.int64] = logits(architecture_of(table), [weights_of_model(table)], pixels)[0].argmax(1)
-    return found
+    labels: NDArray[np.int64] = logits(architecture_of(table), [weights_of_model(table)], pixels)[0].argmax(1)
+    return labels

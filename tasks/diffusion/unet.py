@@ -126,16 +126,18 @@ class Blocks:
 
         Vaswani et al. 2017, eq. 1.
         """
-        models, heads, places = self.layers.models, self.config.heads, x.shape[2] * x.shape[3]
+        models, heads, positions = self.layers.models, self.config.heads, x.shape[2] * x.shape[3]
         channels = x.shape[1] // models
         width = channels // heads
-        asked = self.conv(f"{name}.asked", self.norm(f"{name}.norm", x), 3 * channels, 1)
-        parts = asked.reshape(len(x), models, 3, heads, width, places).permute(2, 0, 1, 3, 4, 5)
-        queries, keys, values = (part.reshape(len(x), models * heads, width, places) for part in parts)
+        projections = self.conv(f"{name}.asked", self.norm(f"{name}.norm", x), 3 * channels, 1)
+        parts = projections.reshape(len(x), models, 3, heads, width, positions).permute(2, 0, 1, 3, 4, 5)
+        queries, keys, values = (part.reshape(len(x), models * heads, width, positions) for part in parts)
         # Explicit products: the gradients of torch's fused attention are not reproducible on a GPU.
-        seen = torch.softmax((queries * width**-0.5).mT @ keys, -1)  # (rows, heads, query positions, key positions)
-        found = (values @ seen.mT).reshape(x.shape)
-        return x + self.conv(f"{name}.found", found, channels, 1, ZERO)
+        attention = torch.softmax(
+            (queries * width**-0.5).mT @ keys, -1
+        )  # (rows, heads, query positions, key positions)
+        attended = (values @ attention.mT).reshape(x.shape)
+        return x + self.conv(f"{name}.found", attended, channels, 1, ZERO)
 
 
 def resample(x: Tensor, resampling: Resampling) -> Tensor:

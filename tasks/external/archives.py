@@ -73,35 +73,35 @@ def check(records: dict[str, bytes]) -> None:
     """Raise Refused unless the records of an archive belong to a plain model."""
     if "models/model.json" not in records:
         raise Refused("it contains no program called model")
-    for name, held in records.items():
+    for name, content in records.items():
         if name.startswith("data/aotinductor"):
             raise Refused("it contains compiled code (AOTInductor)")
         if name.endswith("_config.json"):
-            _check_payload(name, json.loads(held))
+            _check_payload(name, json.loads(content))
         elif name.startswith("models/"):
-            _check_program(name, json.loads(held))
+            _check_program(name, json.loads(content))
         elif name.endswith(".pt"):
-            _check_tensors(name, held)
+            _check_tensors(name, content)
 
 
-def _check_payload(name: str, held: Any) -> None:
-    for weight, entry in held["config"].items():
+def _check_payload(name: str, payload: Any) -> None:
+    for weight, entry in payload["config"].items():
         if entry.get("use_pickle") or not TENSOR.fullmatch(entry["path_name"]):
             raise Refused(f"{weight} in {name} would have to be unpickled")
         _check_program(name, entry)
 
 
-def _check_tensors(name: str, held: bytes) -> None:
+def _check_tensors(name: str, content: bytes) -> None:
     import torch
 
     try:
-        torch.load(io.BytesIO(held), weights_only=True, map_location="cpu")
+        torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
     except Exception:
         raise Refused(f"{name} would have to be unpickled") from None
 
 
-def _check_program(name: str, held: Any) -> None:
-    for key, text in _texts(held):
+def _check_program(name: str, program: Any) -> None:
+    for key, text in _texts(program):
         if key in ("target", "as_operator"):
             if FORBIDDEN.match(text) or not OPERATOR.fullmatch(text):
                 raise Refused(f"{name} uses {text[:60]!r}, which is not an operator of torch")
@@ -114,8 +114,8 @@ def _check_program(name: str, held: Any) -> None:
             raise Refused(f"{name} has the name {text[:60]!r}, which is not a plain name")
 
 
-def _check_containers(name: str, held: Any) -> None:
-    for key, text in _texts(held):
+def _check_containers(name: str, specification: Any) -> None:
+    for key, text in _texts(specification):
         if not {"type": CONTAINERS, "context": CONTEXT}.get(key, PLAIN).fullmatch(text):
             raise Refused(f"{name} takes or returns a {text[:60]!r}; only tuples, lists and dicts are allowed")
 
@@ -135,15 +135,15 @@ def _functions() -> frozenset[str]:
     return frozenset(functions.__all__)
 
 
-def _texts(held: Any, key: str = "") -> Iterator[tuple[str, str]]:
+def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """Yield every text in nested JSON, including keys, with the key above it; skips the metadata of nodes."""
-    if isinstance(held, str):
-        yield key, held
-    elif isinstance(held, dict):
-        for name, part in held.items():
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, part in value.items():
             yield "", name
             if name != "metadata":
                 yield from _texts(part, name)
-    elif isinstance(held, list):
-        for part in held:
+    elif isinstance(value, list):
+        for part in value:
             yield from _texts(part, key)

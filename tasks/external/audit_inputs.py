@@ -90,45 +90,45 @@ def scale(records: RecordSet, name: str) -> RecordSet:
     )
 
 
-def _read_set(given: Any, name: str) -> RecordSet:
-    if isinstance(given, str | Path):
-        return _named_set(given, name)
+def _read_set(source: Any, name: str) -> RecordSet:
+    if isinstance(source, str | Path):
+        return _named_set(source, name)
     try:
-        images, labels = _images_and_labels(given)
+        images, labels = _images_and_labels(source)
     except Exception as error:  # the user's objects may raise any class
-        raise ValueError(f"{name} is {type(given).__name__}; {EXPECTED}: {_one_line(error)}") from None
+        raise ValueError(f"{name} is {type(source).__name__}; {EXPECTED}: {_one_line(error)}") from None
     return RecordSet(_checked_images(images, labels, name), _checked_labels(labels, name))
 
 
-def _images_and_labels(given: Any) -> tuple[Array, Array]:
+def _images_and_labels(source: Any) -> tuple[Array, Array]:
     """Return the arrays of images and labels of a set of any form."""
-    if isinstance(given, tuple | list) and len(given) == 2:
-        return _stacked(given[0]), _array(given[1])
-    if hasattr(given, "columns") and hasattr(given, "iloc"):  # a pandas data frame
-        label = _named(list(given.columns), LABEL_NAMES)
-        return _array(given.drop(columns=[label])), _array(given[label])
-    if isinstance(given, Mapping):
-        return _stacked(given[_named(given, IMAGE_NAMES)]), _array(given[_named(given, LABEL_NAMES)])
-    pairs = [tuple(map(_array, _pair(item))) for item in _items(given)]
+    if isinstance(source, tuple | list) and len(source) == 2:
+        return _stacked(source[0]), _array(source[1])
+    if hasattr(source, "columns") and hasattr(source, "iloc"):  # a pandas data frame
+        label = _named(list(source.columns), LABEL_NAMES)
+        return _array(source.drop(columns=[label])), _array(source[label])
+    if isinstance(source, Mapping):
+        return _stacked(source[_named(source, IMAGE_NAMES)]), _array(source[_named(source, LABEL_NAMES)])
+    pairs = [tuple(map(_array, _pair(item))) for item in _items(source)]
     if not pairs:
         raise ValueError("it is empty")
     images, labels = [image for image, _ in pairs], [label for _, label in pairs]
-    if not _has_items(given) and labels[0].ndim:  # batches
+    if not _has_items(source) and labels[0].ndim:  # batches
         return np.concatenate(images), np.concatenate(labels)
     return np.stack(images), np.array([label.item() if label.size == 1 else label for label in labels])
 
 
-def _has_items(given: Any) -> bool:
+def _has_items(source: Any) -> bool:
     """Whether it can be indexed, unlike a data loader or an iterable data set."""
-    return hasattr(given, "__getitem__") and hasattr(given, "__len__")
+    return hasattr(source, "__getitem__") and hasattr(source, "__len__")
 
 
-def _items(given: Any) -> Iterator[Any]:
-    if _has_items(given):
-        return (given[number] for number in range(len(given)))
-    if not isinstance(given, Iterable):
+def _items(source: Any) -> Iterator[Any]:
+    if _has_items(source):
+        return (source[number] for number in range(len(source)))
+    if not isinstance(source, Iterable):
         raise TypeError("it has no records")
-    return iter(given)
+    return iter(source)
 
 
 def _pair(item: Any) -> tuple[Any, Any]:
@@ -139,12 +139,12 @@ def _pair(item: Any) -> tuple[Any, Any]:
     return item[0], item[1]
 
 
-def _named(names: Iterable[Any], known: tuple[str, ...]) -> str:
+def _named(names: Iterable[Any], accepted_names: tuple[str, ...]) -> str:
     present = [str(name) for name in names]
-    for name in known:
+    for name in accepted_names:
         if name in present:
             return name
-    raise ValueError(f"it has {', '.join(present[:8]) or 'nothing'}, and none of {', '.join(known[:5])}")
+    raise ValueError(f"it has {', '.join(present[:8]) or 'nothing'}, and none of {', '.join(accepted_names[:5])}")
 
 
 def _stacked(images: Any) -> Array:
@@ -169,10 +169,14 @@ def _checked_images(images: Array, labels: Array, name: str) -> Array:
         )
     if len(images) < FEWEST:
         raise ValueError(f"{name} has {len(images)} records; expected at least {FEWEST}")
-    wrong = images.reshape(len(images), -1)
-    bad = np.flatnonzero(~np.isfinite(wrong).all(axis=1)) if images.dtype.kind == "f" else np.zeros(0, int)
-    if len(bad):
-        raise ValueError(f"{name}: the image of record {bad[0]} is not finite; {len(bad)} of {len(images)} are not")
+    flat_images = images.reshape(len(images), -1)
+    invalid_rows = (
+        np.flatnonzero(~np.isfinite(flat_images).all(axis=1)) if images.dtype.kind == "f" else np.zeros(0, int)
+    )
+    if len(invalid_rows):
+        raise ValueError(
+            f"{name}: the image of record {invalid_rows[0]} is not finite; {len(invalid_rows)} of {len(images)} are not"
+        )
     return images
 
 
@@ -197,53 +201,53 @@ def _is_class(label: Any) -> bool:
     return isinstance(label, int | float) and label >= 0 and float(label).is_integer()
 
 
-def _named_set(given: str | Path, name: str) -> RecordSet:
+def _named_set(path_or_name: str | Path, name: str) -> RecordSet:
     """Read all images of a data set by its name, such as `folder:mine#64x64`, or of a folder, list or table by path."""
     from tasks.datasets import catalog
     from tasks.datasets.dataset import Dataset
 
-    called = _dataset_name(str(given), name)
+    dataset_name = _dataset_name(str(path_or_name), name)
     try:
-        held = catalog.load(Dataset.parse(called))
+        dataset = catalog.load(Dataset.parse(dataset_name))
     except ValueError as error:
         raise ValueError(f"{name}: {_one_line(error)}") from None
-    images = np.concatenate([held.train_images, held.test_images])
-    labels = np.concatenate([held.train_labels, held.test_labels])
+    images = np.concatenate([dataset.train_images, dataset.test_images])
+    labels = np.concatenate([dataset.train_labels, dataset.test_labels])
     images = _checked_images(images, labels, name)
-    note = f"{name}: {len(images):,} images of {called}, in [0, 1], as (channels, height, width)"
+    note = f"{name}: {len(images):,} images of {dataset_name}, in [0, 1], as (channels, height, width)"
     scaled = np.divide(images.transpose(0, 3, 1, 2), BYTE, dtype=np.float32)
-    return RecordSet(scaled, labels, held.names, (note,))
+    return RecordSet(scaled, labels, dataset.names, (note,))
 
 
-def _dataset_name(given: str, name: str) -> str:
+def _dataset_name(path_or_name: str, name: str) -> str:
     from tasks.datasets.places import EMBEDDED, OWN
 
-    kind = given.partition(":")[0]
-    if kind in OWN or given.partition("#")[0] in EMBEDDED:
-        folder = Path(given.partition(":")[2].partition("#")[0]).expanduser()
+    kind = path_or_name.partition(":")[0]
+    if kind in OWN or path_or_name.partition("#")[0] in EMBEDDED:
+        folder = Path(path_or_name.partition(":")[2].partition("#")[0]).expanduser()
     else:
-        path, hash_mark, options = given.partition("#")
+        path, hash_mark, options = path_or_name.partition("#")
         folder = Path(path).expanduser()
         kinds = {".csv": "list", ".parquet": "list"}
         kind = "folder" if folder.is_dir() else kinds.get(folder.suffix.lower(), "")
         if not folder.exists() or not kind:
-            raise ValueError(f"{name} is {given!r}, which is not a folder, list or data set; {EXPECTED}")
+            raise ValueError(f"{name} is {path_or_name!r}, which is not a folder, list or data set; {EXPECTED}")
         if kind == "folder" and (folder / "train.parquet").exists():
             kind = "parquet"
-        given = f"{kind}:{folder}{hash_mark}{options}"
+        path_or_name = f"{kind}:{folder}{hash_mark}{options}"
     if kind == "folder" and (folder / "train").is_dir() and (folder / "test").is_dir():
-        raise ValueError(f"{name} is {given!r}, which has two parts; pass one part, such as {folder / 'train'}")
-    return given
+        raise ValueError(f"{name} is {path_or_name!r}, which has two parts; pass one part, such as {folder / 'train'}")
+    return path_or_name
 
 
 def _drop_copies(records: RecordSet, name: str) -> RecordSet:
     """Drop records that are copies of earlier ones with the same label."""
-    seen: set[tuple[bytes, int]] = set()
+    earlier_records: set[tuple[bytes, int]] = set()
     rows = []
     for row, (image, label) in enumerate(zip(records.images, records.labels.tolist(), strict=True)):
         key = (image.tobytes(), label)
-        if key not in seen:
-            seen.add(key)
+        if key not in earlier_records:
+            earlier_records.add(key)
             rows.append(row)
     copies = len(records.labels) - len(rows)
     if not copies:
@@ -262,9 +266,9 @@ def check_distinct(members: Array, nonmembers: Array) -> None:
         raise ValueError(
             f"members have shape {members.shape[1:]} and nonmembers {nonmembers.shape[1:]}; expected the same shape"
         )
-    both = int(_shared_records(members, nonmembers).sum())
-    if both:
-        raise ValueError(f"{both} of {len(nonmembers)} nonmembers are also members; leave them out")
+    shared_count = int(_shared_records(members, nonmembers).sum())
+    if shared_count:
+        raise ValueError(f"{shared_count} of {len(nonmembers)} nonmembers are also members; leave them out")
 
 
 def _shared_records(members: Array, nonmembers: Array) -> NDArray[np.bool_]:

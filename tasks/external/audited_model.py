@@ -49,8 +49,8 @@ def ask_model(
         formed = _choose_forms(ask, sets, classes, batch)
         answers = [_log_p(ask, records.images, classes, batch) for records in formed]
         half = other_batch(answers[0][:batch])
-        again = _log_p(ask, formed[0].images[half], classes, batch)
-    check_asked_twice(answers[0][half], again, WHERE, "call model.eval() first, also inside a function")
+        repeated_answers = _log_p(ask, formed[0].images[half], classes, batch)
+    check_asked_twice(answers[0][half], repeated_answers, WHERE, "call model.eval() first, also inside a function")
     # Both sets reveal the order of classes if the model generalises, the members alone if it memorises.
     for count in (2, 1):
         labels = np.concatenate([records.labels for records in formed[:count]])
@@ -86,7 +86,7 @@ def _evaluation_mode(model: Any) -> Iterator[Ask]:
     """Put a module into evaluation mode, and restore its modes afterwards."""
     import torch
 
-    weights = next((each for each in model.parameters() if each.is_floating_point()), torch.zeros(0))
+    weights = next((parameter for parameter in model.parameters() if parameter.is_floating_point()), torch.zeros(0))
     modes = [(module, module.training) for module in model.modules()]
 
     def ask(images: Array) -> Any:
@@ -127,15 +127,15 @@ def _file_model(name: str, images: Array, classes: int, batch: int) -> Ask:
     if images.ndim not in (3, 4):
         raise ValueError(f"model {name} takes images, but the records have shape {images.shape[1:]}")
     shape = _image_shape(images)
-    given = load_model(pin(ModelFile.parse(name)), shape, Interface(batch=batch), classes)
+    loaded_model = load_model(pin(ModelFile.parse(name)), shape, Interface(batch=batch), classes)
 
     def ask(part: Array) -> Any:
         pixels = np.asarray(part, np.float32)
         if pixels.ndim != 4 or pixels.shape[1:] != (shape[2], *shape[:2]):
             raise ValueError(f"it takes images of {(shape[2], *shape[:2])}, not {pixels.shape[1:]}")
         pixels = pixels.transpose(0, 2, 3, 1)
-        rows = range(0, len(pixels), given.rows)
-        return np.concatenate([given.raw_fractions(pixels[start : start + given.rows]) for start in rows])
+        rows = range(0, len(pixels), loaded_model.rows)
+        return np.concatenate([loaded_model.raw_fractions(pixels[start : start + loaded_model.rows]) for start in rows])
 
     return ask
 
@@ -154,18 +154,18 @@ def _has_channels_last(images: Array) -> bool:
 
 def _forms(images: Array) -> list[Form]:
     """Return the possible forms of these images, unchanged first."""
-    layouts = [Form("", lambda given: given)]
+    layouts = [Form("", lambda batch: batch)]
     if _has_channels_last(images):
-        layouts.append(Form("their channels were moved to the front", lambda given: given.transpose(0, 3, 1, 2)))
+        layouts.append(Form("their channels were moved to the front", lambda batch: batch.transpose(0, 3, 1, 2)))
     if images.ndim == 3:
-        layouts.append(Form("an axis of one channel was added", lambda given: given[:, None]))
+        layouts.append(Form("an axis of one channel was added", lambda batch: batch[:, None]))
     if not is_bytes(images):
         return layouts
     scaled = []
     for layout in layouts:
         description = "they were scaled from [0, 255] to [0, 1]"
-        both = f"{description}, and {layout.description}" if layout.description else description
-        scaled.append(Form(both, _then_scale(layout.apply)))
+        combined_description = f"{description}, and {layout.description}" if layout.description else description
+        scaled.append(Form(combined_description, _then_scale(layout.apply)))
     return [*layouts, *scaled]
 
 
@@ -263,22 +263,24 @@ def _choose_logits(outputs: Any, rows: int, classes: int) -> Any:
     if getattr(outputs, "logits", None) is not None:
         return outputs.logits
     if isinstance(outputs, Mapping):
-        named = {str(name): value for name, value in outputs.items()}
-        if "logits" in named:
-            return named["logits"]
-    elif isinstance(outputs, tuple | list) and any(hasattr(each, "shape") for each in outputs):
-        named = {str(number): value for number, value in enumerate(outputs)}
+        outputs_by_name = {str(name): value for name, value in outputs.items()}
+        if "logits" in outputs_by_name:
+            return outputs_by_name["logits"]
+    elif isinstance(outputs, tuple | list) and any(hasattr(output, "shape") for output in outputs):
+        outputs_by_name = {str(number): value for number, value in enumerate(outputs)}
     else:
         return outputs
-    fitting = [value for value in named.values() if _could_be_logits(value, rows, classes)]
+    fitting = [value for value in outputs_by_name.values() if _could_be_logits(value, rows, classes)]
     if len(fitting) == 1:
         return fitting[0]
-    if len(named) == 1:
-        return next(iter(named.values()))
-    shown = ", ".join(f"{name} {tuple(getattr(value, 'shape', ())) or '(no array)'}" for name, value in named.items())
+    if len(outputs_by_name) == 1:
+        return next(iter(outputs_by_name.values()))
+    listing = ", ".join(
+        f"{name} {tuple(getattr(value, 'shape', ())) or '(no array)'}" for name, value in outputs_by_name.items()
+    )
     raise ValueError(
-        f"model returns {len(named)} outputs: {shown}; pass a function that returns only the logits, such as lambda "
-        f"images: model(images)[{next(iter(named))!s}]"
+        f"model returns {len(outputs_by_name)} outputs: {listing}; pass a function that returns only the logits, such "
+        f"as lambda images: model(images)[{next(iter(outputs_by_name))!s}]"
     )
 
 

@@ -64,21 +64,21 @@ def read_blinded_answers(config: ReadBlindedAnswers, inputs: Inputs) -> pa.Table
 
 def handout_questions(config: Blinding) -> tuple[str, ProbeQuestions]:
     """Return the name of the exported set, and its questions without gold answers."""
-    handed, every, form = _blind_sets(config)
-    drawn = []
-    for place, number in enumerate(handed.order):
-        id_ = handed.id_of(handed.name, place)
+    handout, named_questions, form = _blind_sets(config)
+    exported_questions = []
+    for position, number in enumerate(handout.order):
+        id_ = handout.id_of(handout.name, position)
         # The ids of a question and its context would reveal which contexts are corrupted.
-        drawn.append(replace(every[number][1], id=id_, context_id=id_, golds=()))
-    return handed.name, ProbeQuestions(drawn, form)
+        exported_questions.append(replace(named_questions[number][1], id=id_, context_id=id_, golds=()))
+    return handout.name, ProbeQuestions(exported_questions, form)
 
 
 def key_table(config: Blinding) -> pa.Table:
     """Return the identity of each question (KEY), in the order of the ids."""
-    handed, every, _ = _blind_sets(config)
+    handout, named_questions, _ = _blind_sets(config)
     rows = [
-        (handed.id_of(handed.name, place), every[number][0], every[number][1].id)
-        for place, number in enumerate(handed.order)
+        (handout.id_of(handout.name, position), named_questions[number][0], named_questions[number][1].id)
+        for position, number in enumerate(handout.order)
     ]
     return table_of_rows(KEY, rows)
 
@@ -88,55 +88,57 @@ def unblind_answers(config: ReadBlindedAnswers) -> pa.Table:
 
     Raises ValueError as for four separate files.
     """
-    handed, every, _ = _blind_sets(config.handed)
-    sent = _sent_answers(config)
+    handout, named_questions, _ = _blind_sets(config.handed)
+    answers = _sent_answers(config)
     rows = []
-    for id_, (name, question) in zip(handed.ids, every, strict=True):
+    for id_, (name, question) in zip(handout.ids, named_questions, strict=True):
         split, corrupted = SETS[name]
-        rows.append({"split": split, "corrupted": corrupted, "id": question.id, "answer": list(sent[id_])})
+        rows.append({"split": split, "corrupted": corrupted, "id": question.id, "answer": list(answers[id_])})
     return pa.Table.from_pylist(rows, ANSWERS)
 
 
 def count_repeats(config: ReadBlindedAnswers) -> tuple[int, int]:
     """Return the number of repeated questions, and of those with two different answers by exact match."""
-    handed, _, _ = _blind_sets(config.handed)
-    scorer, sent, ids = load_questions(config.handed.data).scorer, _sent_answers(config), handed.ids
-    pairs = [(sent[ids[number]], sent[again]) for number, again in handed.repeats.items()]
-    return len(pairs), sum(match_key(scorer, one) != match_key(scorer, other) for one, other in pairs)
+    handout, _, _ = _blind_sets(config.handed)
+    scorer, answers, ids = load_questions(config.handed.data).scorer, _sent_answers(config), handout.ids
+    pairs = [(answers[ids[number]], answers[repeat_id]) for number, repeat_id in handout.repeats.items()]
+    return len(pairs), sum(match_key(scorer, first) != match_key(scorer, second) for first, second in pairs)
 
 
 def _sent_answers(config: ReadBlindedAnswers) -> Mapping[str, Answer]:
     """Return the answer to each exported question by its exported id."""
-    handed, _, _ = _blind_sets(config.handed)
+    handout, _, _ = _blind_sets(config.handed)
     (path,), (content,) = config.given.paths(), config.given.contents()
-    sent = parse_predictions(path, content, load_questions(config.handed.data).scorer)
-    ids = [handed.id_of(handed.name, place) for place in range(len(handed.order))]
-    if sent.keys().isdisjoint(ids):
-        check_sets(str(path), sent, ids)
+    answers = parse_predictions(path, content, load_questions(config.handed.data).scorer)
+    ids = [handout.id_of(handout.name, position) for position in range(len(handout.order))]
+    if answers.keys().isdisjoint(ids):
+        check_sets(str(path), answers, ids)
         raise DatasetError(
             f"{path} answers no question that was exported with these settings, such as {ids[0]!r}; data, corruption, "
             "examples, held_out, numeric, seed and secret must be the same as for engram probes"
         )
-    check_ids(path, sent, ids, set(ids))
-    return sent
+    check_ids(path, answers, ids, set(ids))
+    return answers
 
 
-def _question_id(name: str, place: int) -> str:
-    return f"{name}-{place:06d}"
+def _question_id(name: str, position: int) -> str:
+    return f"{name}-{position:06d}"
 
 
 @lru_cache(maxsize=2)
 def _blind_sets(config: Blinding) -> tuple[HandedOut, list[tuple[str, Question]], Form]:
     """Return the blinded order, the set and question of each number, and the format of the questions."""
     sets = dict(probe_sets(load_questions(config.data), config.corruption, config.selection))
-    every = [(name, question) for name, given in sets.items() for question in given.questions]
-    (form,) = {given.form for given in sets.values()}
+    named_questions = [
+        (name, question) for name, probe_questions in sets.items() for question in probe_questions.questions
+    ]
+    (form,) = {probe_questions.form for probe_questions in sets.values()}
     digest = hashlib.sha256()
-    for text in _texts(every):
+    for text in _texts(named_questions):
         digest.update(json.dumps(text).encode())
     return (
-        blind_images([digest.hexdigest(), config.order], len(every), config.order, SET_NAME, _question_id),
-        every,
+        blind_images([digest.hexdigest(), config.order], len(named_questions), config.order, SET_NAME, _question_id),
+        named_questions,
         form,
     )
 

@@ -51,30 +51,32 @@ class HandedOut:
     @property
     def ids(self) -> list[str]:
         """The id of the first position of each image, by image."""
-        return [self.id_of(self.name, place) for place in self._first]
+        return [self.id_of(self.name, position) for position in self._first]
 
     @property
     def repeats(self) -> dict[int, str]:
         """The id of the second position of each repeated image."""
         first = set(self._first)
         return {
-            int(image): self.id_of(self.name, place) for place, image in enumerate(self.order) if place not in first
+            int(image): self.id_of(self.name, position)
+            for position, image in enumerate(self.order)
+            if position not in first
         }
 
     @property
     def _first(self) -> list[int]:
         """The first position of each image, by image."""
-        return [int(place) for place in np.unique(self.order, return_index=True)[1]]
+        return [int(position) for position in np.unique(self.order, return_index=True)[1]]
 
 
 def blind_images(
-    content: Any, count: int, seed: int, what: str = TOGETHER, id_of: Callable[[str, int], str] = image_of
+    content: Any, count: int, seed: int, prefix: str = TOGETHER, id_of: Callable[[str, int], str] = image_of
 ) -> HandedOut:
     """Order `count` images by a seed, a tenth of them twice; `content` (JSON) identifies them.
 
-    The name of the set begins with `what`.
+    The name of the set begins with `prefix`.
     """
-    name = f"{what}-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:DIGITS]}"
+    name = f"{prefix}-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:DIGITS]}"
     chance = seeds.generator(seed, "handed out")
     twice = chance.permutation(count)[: max(1, round(REPEATED * count))]
     return HandedOut(name, chance.permutation(np.concatenate([np.arange(count), twice])), id_of)
@@ -133,13 +135,13 @@ class Split:
 
         They are not inside, since the folder is shared. Raises DatasetError if different files exist.
         """
-        held = {folder.with_name(f"{folder.name}-key.csv"): csv_of(self.key)}
+        contents = {folder.with_name(f"{folder.name}-key.csv"): csv_of(self.key)}
         if self.table is not None:
-            held[folder.with_name(f"{folder.name}-split.csv")] = csv_of(self.table)
-        for path, content in held.items():
+            contents[folder.with_name(f"{folder.name}-split.csv")] = csv_of(self.table)
+        for path, content in contents.items():
             if path.exists() and (not path.is_file() or path.read_bytes() != content):
                 raise DatasetError(f"{path} exists with different content; choose a new folder")
-        return held
+        return contents
 
 
 def key_of(rows: Iterable[tuple[str, str]]) -> pa.Table:
@@ -156,8 +158,8 @@ def csv_of(table: pa.Table) -> bytes:
     return content
 
 
-def write_private(held: dict[Path, bytes]) -> None:
+def write_private(contents: dict[Path, bytes]) -> None:
     """Write the files, readable by their owner only."""
-    for path, content in held.items():
+    for path, content in contents.items():
         write_whole(path, content)
         path.chmod(0o600)

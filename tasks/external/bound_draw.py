@@ -56,18 +56,18 @@ class Draw:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def describe_draw(what: str, commitment: str, nonce: str, nonce_by: str) -> str:
-    """Describe who chose the draw: both parties or one. `what` is the drawn item, in the singular.
+def describe_draw(subject: str, commitment: str, nonce: str, nonce_by: str) -> str:
+    """Describe who chose the draw: both parties or one. `subject` is the drawn item, in the singular.
 
     The commitment is passed as stated, since it cannot be computed if the secret is masked.
     """
     if not nonce:
         return (
-            f"{what} was chosen by the auditor alone. The owner of an accused model has to trust that the auditor made "
-            "only one draw (engram probes --commit binds it)."
+            f"{subject} was chosen by the auditor alone. The owner of an accused model has to trust that the auditor "
+            "made only one draw (engram probes --commit binds it)."
         )
     return (
-        f"{what} is bound: it follows from the commitment {commitment} and the nonce {nonce} of {nonce_by}. If this "
+        f"{subject} is bound: it follows from the commitment {commitment} and the nonce {nonce} of {nonce_by}. If this "
         "commitment, and no other, existed before the nonce, no party chose the draw."
     )
 

@@ -22,11 +22,11 @@ OPTIMIZER = "param_groups"  # a key in the state of every optimizer
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """A mapping of tensors in a checkpoint, with its place: the keys that lead to it, joined by dots."""
+    """A mapping of tensors in a checkpoint, with the keys that lead to it, joined by dots."""
 
-    place: str
+    key_path: str
     tensors: Mapping[str, Any]
-    is_beside_numbers: bool = False  # in the state of an optimizer or in a list: not the purpose of the file
+    is_auxiliary: bool = False  # in the state of an optimizer or in a list: not the purpose of the file
     is_alias: bool = False  # the same object as an earlier mapping, under another key
 
     @property
@@ -39,38 +39,38 @@ def find_weights(contents: Any, is_tensor: Callable[[Any], bool]) -> list[Weight
 
     A mapping under two keys is found under both, the second time as an alias.
     """
-    found: list[Weights] = []
+    mappings: list[Weights] = []
     by_identity: dict[int, Weights] = {}
     waiting: list[tuple[tuple[str, ...], Any, bool]] = [((), contents, False)]
-    seen: set[int] = set()
+    visited: set[int] = set()
     while waiting:
-        keys, value, beside = waiting.pop(0)
+        keys, value, is_parent_auxiliary = waiting.pop(0)
         if not isinstance(value, Mapping | list | tuple):
             continue
-        if id(value) in seen:
+        if id(value) in visited:
             original = by_identity.get(id(value))
             if original is not None:
-                found.append(replace(original, place=".".join(keys), is_alias=True))
+                mappings.append(replace(original, key_path=".".join(keys), is_alias=True))
             continue
-        seen.add(id(value))
+        visited.add(id(value))
         entries = list(value.items()) if isinstance(value, Mapping) else list(enumerate(value))
         tensors = {key: part for key, part in entries if isinstance(key, str) and is_tensor(part)}
-        inside = beside or (isinstance(value, Mapping) and OPTIMIZER in value)
+        is_auxiliary = is_parent_auxiliary or (isinstance(value, Mapping) and OPTIMIZER in value)
         if tensors:
-            found.append(Weights(".".join(keys), tensors, inside))
-            by_identity[id(value)] = found[-1]
+            mappings.append(Weights(".".join(keys), tensors, is_auxiliary))
+            by_identity[id(value)] = mappings[-1]
         for key, part in entries:
-            waiting.append(((*keys, str(key)), part, inside or not isinstance(key, str)))
-    return found
+            waiting.append(((*keys, str(key)), part, is_auxiliary or not isinstance(key, str)))
+    return mappings
 
 
 def describe_contents(contents: Any, is_tensor: Callable[[Any], bool]) -> str:
     """List the entries of a checkpoint and their classes: `epoch (int), args (argparse.Namespace)`."""
     if not isinstance(contents, Mapping):
         return _class_name(contents, is_tensor)
-    shown = [f"{key} ({_class_name(value, is_tensor)})" for key, value in list(contents.items())[:SHOWN]]
-    more = len(contents) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "") if shown else "an empty dictionary"
+    entries = [f"{key} ({_class_name(value, is_tensor)})" for key, value in list(contents.items())[:SHOWN]]
+    more = len(contents) - len(entries)
+    return ", ".join(entries) + (f" and {more} more" if more > 0 else "") if entries else "an empty dictionary"
 
 
 def _class_name(value: Any, is_tensor: Callable[[Any], bool]) -> str:
@@ -82,13 +82,13 @@ def _class_name(value: Any, is_tensor: Callable[[Any], bool]) -> str:
     return str(getattr(value, "of", type(value).__name__))
 
 
-def check_choice(where: str, found: list[Weights], part: str) -> None:
+def check_choice(where: str, mappings: list[Weights], part: str) -> None:
     """Raise ValueError if the part contains no mapping, or if the largest two have the same names and shapes.
 
     This can be decided before the network exists: either both mappings fit it or neither does.
     """
-    _check_part(where, found, part)
-    candidates = [weights for weights in _within(found, part) if not weights.is_beside_numbers]
+    _check_part(where, mappings, part)
+    candidates = [weights for weights in _select_part(mappings, part) if not weights.is_auxiliary]
     largest = max((len(weights.tensors) for weights in candidates), default=0)
     twins: dict[frozenset[Any], list[Weights]] = {}
     for weights in candidates:
@@ -97,7 +97,7 @@ def check_choice(where: str, found: list[Weights], part: str) -> None:
             twins.setdefault(key, []).append(weights)
     for alike in twins.values():
         if len(alike) > 1:
-            raise ValueError(_ambiguous(where, [weights.place for weights in alike]))
+            raise ValueError(_ambiguous(where, [weights.key_path for weights in alike]))
 
 
 def _bare_shapes(shapes: Shapes) -> Shapes:
@@ -111,7 +111,7 @@ def _bare_shapes(shapes: Shapes) -> Shapes:
 def choose_weights(
     where: str,
     network: Shapes,
-    found: list[Weights],
+    mappings: list[Weights],
     part: str = "",
     left_out: Callable[[str], bool] | None = None,
 ) -> Mapping[str, Any]:
@@ -121,43 +121,45 @@ def choose_weights(
     made without one, are ignored. If the only mapping does not fit, it is returned nevertheless, and the caller reports
     the mismatch. Raises ValueError if several mappings fit, or if there are several and none fits.
     """
-    _check_part(where, found, part)
-    candidates = _within(found, part)
+    _check_part(where, mappings, part)
+    candidates = _select_part(mappings, part)
     fits = [fit for weights in candidates for fit in _fits(network, weights, left_out)]
-    if part and any(place == part for place, _ in fits):
-        fits = [(place, tensors) for place, tensors in fits if place == part]
+    if part and any(key_path == part for key_path, _ in fits):
+        fits = [(key_path, tensors) for key_path, tensors in fits if key_path == part]
     same_shapes = []
-    for place, tensors in fits:
+    for key_path, tensors in fits:
         if all(tuple(tensors[name].shape) == shape for name, shape in network.items()):
-            same_shapes.append((place, tensors))
+            same_shapes.append((key_path, tensors))
     best = same_shapes or fits
     if len(best) > 1:
-        raise ValueError(_ambiguous(where, [place for place, _ in best]))
+        raise ValueError(_ambiguous(where, [key_path for key_path, _ in best]))
     if best:
         return best[0][1]
-    intended = [weights for weights in candidates if not weights.is_beside_numbers] or candidates
+    intended = [weights for weights in candidates if not weights.is_auxiliary] or candidates
     if len(intended) == 1:
         tensors = intended[0].tensors
         return {name: value for name, value in tensors.items() if left_out is None or not left_out(name)}
-    sizes = ", ".join(f"{weights.place or 'the top level'} ({len(weights.tensors)} tensors)" for weights in intended)
-    missing = sorted(set(network) - {name for weights in intended for name in weights.tensors})
-    lacking = f", such as {missing[0]}" if missing else ""
+    sizes = ", ".join(f"{weights.key_path or 'the top level'} ({len(weights.tensors)} tensors)" for weights in intended)
+    missing_names = sorted(set(network) - {name for weights in intended for name in weights.tensors})
+    lacking = f", such as {missing_names[0]}" if missing_names else ""
     raise ValueError(
         f"{where}: none of its sets of weights has the network's {len(network)} names{lacking}; it has {sizes}"
     )
 
 
-def _check_part(where: str, found: list[Weights], part: str) -> None:
-    if not part or _within(found, part):
+def _check_part(where: str, mappings: list[Weights], part: str) -> None:
+    if not part or _select_part(mappings, part):
         return
-    places = [place for weights in found if not weights.is_beside_numbers for place in _places(weights)]
-    places = places or [weights.place for weights in found if weights.place]
-    shown = ", ".join(places[:SHOWN]) or "one set, so leave out the name after the path"
-    more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
-    raise ValueError(f"{where} has no weights in {part!r}; it has {shown}{more}")
+    key_paths = [
+        key_path for weights in mappings if not weights.is_auxiliary for key_path in _selectable_parts(weights)
+    ]
+    key_paths = key_paths or [weights.key_path for weights in mappings if weights.key_path]
+    listing = ", ".join(key_paths[:SHOWN]) or "one set, so leave out the name after the path"
+    more = f" and {len(key_paths) - SHOWN} more" if len(key_paths) > SHOWN else ""
+    raise ValueError(f"{where} has no weights in {part!r}; it has {listing}{more}")
 
 
-def _places(weights: Weights) -> list[str]:
+def _selectable_parts(weights: Weights) -> list[str]:
     """Return the parts of a mapping that can be selected: itself, and networks that are prefixes of its names.
 
     Two such prefixes, such as a student and its teacher, have equal names below them. Equal layers have no parts.
@@ -166,34 +168,34 @@ def _places(weights: Weights) -> list[str]:
     for name in weights.tensors:
         first, _, rest = name.partition(".")
         below.setdefault(first, set()).add(rest)
-    begins = f"{weights.place}." if weights.place else ""
-    places = [weights.place] if weights.place else []
+    begins = f"{weights.key_path}." if weights.key_path else ""
+    key_paths = [weights.key_path] if weights.key_path else []
     for first, names in below.items():
         is_network = any("." in name for name in names)
-        if is_network and sum(names == others for others in below.values()) > 1:
-            places.append(f"{begins}{first}")
-    return places
+        if is_network and sum(names == sibling_names for sibling_names in below.values()) > 1:
+            key_paths.append(f"{begins}{first}")
+    return key_paths
 
 
-def _within(found: list[Weights], part: str) -> list[Weights]:
+def _select_part(mappings: list[Weights], part: str) -> list[Weights]:
     """Return the mappings at this place, below it, or with names that begin with it."""
     if not part:
-        return [weights for weights in found if not weights.is_alias]
-    chosen: list[Weights] = []
-    for weights in found:
-        if weights.is_alias and any(weights.tensors is other.tensors for other in chosen):
+        return [weights for weights in mappings if not weights.is_alias]
+    selection: list[Weights] = []
+    for weights in mappings:
+        if weights.is_alias and any(weights.tensors is earlier.tensors for earlier in selection):
             continue
-        begins = f"{weights.place}." if weights.place else ""
+        begins = f"{weights.key_path}." if weights.key_path else ""
         holds_part = part.startswith(begins) and any(
             name.startswith(f"{part.removeprefix(begins)}.") for name in weights.tensors
         )
-        if f"{weights.place}.".startswith(f"{part}."):
-            chosen.append(weights)
+        if f"{weights.key_path}.".startswith(f"{part}."):
+            selection.append(weights)
         elif holds_part:
             prefix = f"{part.removeprefix(begins)}."
             tensors = {name.removeprefix(prefix): t for name, t in weights.tensors.items() if name.startswith(prefix)}
-            chosen.append(Weights(part, tensors, weights.is_beside_numbers))
-    return chosen
+            selection.append(Weights(part, tensors, weights.is_auxiliary))
+    return selection
 
 
 def _fits(
@@ -205,18 +207,23 @@ def _fits(
     modules; the first way that fits decides.
     """
     for parts in WRAPPERS:
-        wanted = _without({name: name for name in network}, parts)
+        network_names = _without({name: name for name in network}, parts)
         tensors = _without(weights.tensors, parts)
-        if wanted is None or tensors is None:
+        if network_names is None or tensors is None:
             continue
         fits = []
-        for prefix in _prefixes(tensors, len(wanted), exactly=left_out is None):
+        for prefix in _prefixes(tensors, len(network_names), exactly=left_out is None):
             bare = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-            kept = {name: value for name, value in bare.items() if left_out is None or not left_out(name)}
-            if kept.keys() == wanted.keys():
-                place = ".".join(filter(None, (weights.place, prefix.rstrip("."))))
-                whole = len(bare) == len(tensors)  # a prefix of all names is not a separate place
-                fits.append((weights.place if whole else place, {wanted[name]: kept[name] for name in wanted}))
+            compared_tensors = {name: value for name, value in bare.items() if left_out is None or not left_out(name)}
+            if compared_tensors.keys() == network_names.keys():
+                key_path = ".".join(filter(None, (weights.key_path, prefix.rstrip("."))))
+                is_entire_mapping = len(bare) == len(tensors)  # a prefix of all names is not a separate place
+                fits.append(
+                    (
+                        weights.key_path if is_entire_mapping else key_path,
+                        {network_names[name]: compared_tensors[name] for name in network_names},
+                    )
+                )
         if fits:
             yield from fits
             return
@@ -255,13 +262,16 @@ def common_prefixes(names: Iterable[str]) -> list[str]:
 
 def unwrapped_names(names: Iterable[str]) -> dict[str, str]:
     """Return each name without the parts added by compilers and without a common prefix `module.`."""
-    given = list(names)
-    bare = _without({name: name for name in given}, COMPILED) or {name: name for name in given}
+    wrapped_names = list(names)
+    bare = _without({name: name for name in wrapped_names}, COMPILED) or {name: name for name in wrapped_names}
     prefix = "module." if all(name.startswith("module.") for name in bare) else ""
     return {name: new.removeprefix(prefix) for new, name in bare.items()}
 
 
-def _ambiguous(where: str, places: list[str]) -> str:
-    named = [place or "the top level" for place in places[:SHOWN]]
-    example = next((place for place in places if place), "")
-    return f"{where} contains several sets of weights that fit: {', '.join(named)}; name one after the path: #{example}"
+def _ambiguous(where: str, key_paths: list[str]) -> str:
+    descriptions = [key_path or "the top level" for key_path in key_paths[:SHOWN]]
+    example = next((key_path for key_path in key_paths if key_path), "")
+    return (
+        f"{where} contains several sets of weights that fit: {', '.join(descriptions)}; name one after the path: "
+        f"#{example}"
+    )

@@ -80,15 +80,15 @@ def _alone(table: Sent, columns: Sequence[str], gives: Gives) -> tuple[str, Give
     if columns:
         return _find_column(table, columns[0], gives), gives
     single = [column for column in ALONE if column in table.columns]
-    others = [column for column in table.columns if column not in IGNORED and column not in single[:1]]
-    if single and others:
+    other_columns = [column for column in table.columns if column not in IGNORED and column not in single[:1]]
+    if single and other_columns:
         raise ValueError(
-            f"{table.name} has the column {others[0]!r} ({len(others)} such columns) in addition to {single[0]}; "
-            f"allowed are {', '.join(IGNORED)}"
+            f"{table.name} has the column {other_columns[0]!r} ({len(other_columns)} such columns) in addition to "
+            f"{single[0]}; allowed are {', '.join(IGNORED)}"
         )
     if single:
         return single[0], ALONE[single[0]]
-    if not any(column in LISTS or COLUMN.fullmatch(column) for column in others):
+    if not any(column in LISTS or COLUMN.fullmatch(column) for column in other_columns):
         raise ValueError(
             f"{table.name} has no confidences; expected image and p0, p1, ... or logit0, ... or logp0, ... or, for the "
             f"true class only, confidence or log_confidence; found {', '.join(table.columns) or 'only image'}"
@@ -106,7 +106,7 @@ def _find_column(table: Sent, column: str, gives: Gives) -> str:
 
 
 def _read_classes(table: Outputs, ids: Sequence[str], labels: Labels) -> Confidences:
-    rows = table.sent.rows(ids)
+    rows = table.returned_table.rows(ids)
     if labels.max() >= table.classes:
         raise ValueError(
             f"{table.name} has {table.classes} classes, but the labels reach up to {labels.max()}; "
@@ -120,7 +120,7 @@ def _read_classes(table: Outputs, ids: Sequence[str], labels: Labels) -> Confide
         # Rounding a logit by d changes p by p (1 - p) d, so p is not cut off at 1.
         values = np.exp(table.select(ids).log_p[np.arange(len(ids)), labels])
         return Confidences(round_confidences(values, 0.0), 0.0, right)
-    decimals = np.concatenate([sent_table.decimals(table.sent.column(column)) for column in table.columns])
+    decimals = np.concatenate([sent_table.decimals(table.returned_table.column(column)) for column in table.columns])
     resolution = _resolution(
         table.name, table.values.ravel("F" if len(table.columns) > 1 else "C"), decimals, table.gives
     )
@@ -138,12 +138,12 @@ def _read_column(table: Sent, column: str, gives: Gives, ids: Sequence[str]) -> 
         values = numbers if gives == "probabilities" else np.exp(numbers)
         # In float32, because rounding may have raised a sum of probabilities slightly above 1.
         single = values.astype(np.float32)
-    wrong = np.flatnonzero(~((single >= 0) & (single <= 1)))
-    if len(wrong):
+    invalid_rows = np.flatnonzero(~((single >= 0) & (single <= 1)))
+    if len(invalid_rows):
         allowed = "in [0, 1]" if gives == "probabilities" else "of at most 0 (a natural logarithm)"
         raise ValueError(
-            f"{table.name}: {column} of image {table.ids[wrong[0]]!r} is {numbers[wrong[0]]:.6g}; expected a value "
-            f"{allowed}; {len(wrong)} of {len(numbers)} are not"
+            f"{table.name}: {column} of image {table.ids[invalid_rows[0]]!r} is {numbers[invalid_rows[0]]:.6g}; "
+            f"expected a value {allowed}; {len(invalid_rows)} of {len(numbers)} are not"
         )
     resolution = _resolution(table.name, numbers, sent_table.decimals(table.column(column)), gives)
     return values[table.rows(ids)], resolution
@@ -171,11 +171,11 @@ def _resolution(name: str, numbers: Floats, decimals: NDArray[np.int64], gives: 
 def _check_labels(table: Sent, ids: Sequence[str], labels: Labels) -> None:
     if LABEL not in table.columns:
         return
-    given = table.numbers(LABEL)[table.rows(ids)]
-    wrong = np.flatnonzero(given != labels)
-    if len(wrong):
-        first = wrong[0]
+    owner_labels = table.numbers(LABEL)[table.rows(ids)]
+    different_rows = np.flatnonzero(owner_labels != labels)
+    if len(different_rows):
+        first = different_rows[0]
         raise ValueError(
-            f"{table.name}: label of image {ids[first]!r} is {given[first]:.6g}, and ours is {labels[first]}; "
-            f"{len(wrong)} of {len(ids)} differ; usually the model's owner numbers the classes differently"
+            f"{table.name}: label of image {ids[first]!r} is {owner_labels[first]:.6g}, and ours is {labels[first]}; "
+            f"{len(different_rows)} of {len(ids)} differ; usually the model's owner numbers the classes differently"
         )

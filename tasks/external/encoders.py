@@ -48,15 +48,15 @@ class LoadedEncoder:
         return np.concatenate(parts)
 
     def _try(self, images: Pixels) -> None:
-        once = self._batch(images)
-        half = other_batch(once)
-        again = self._batch(images[half])
-        apart = float(np.abs(again.astype(np.float64) - once[half]).max())
-        largest = float(np.abs(once).max())
-        if apart > SAME * largest:
+        first = self._batch(images)
+        half = other_batch(first)
+        second = self._batch(images[half])
+        difference = float(np.abs(second.astype(np.float64) - first[half]).max())
+        largest = float(np.abs(first).max())
+        if difference > SAME * largest:
             raise ValueError(
-                f"{self._where}: two embeddings of one image differ by {apart / largest:.2g} of their largest number; "
-                f"{loading.TRAINING_MODE}"
+                f"{self._where}: two embeddings of one image differ by {difference / largest:.2g} of their largest "
+                f"number; {loading.TRAINING_MODE}"
             )
 
     def _batch(self, images: Pixels) -> Embeddings:
@@ -88,7 +88,7 @@ def load_encoder(model: ModelFile, shape: tuple[int, int, int], interface: Encod
     A factory, or timm, makes a network of 0 classes, and weights of timm's classifier are ignored. Raises ValueError
     for a file of another kind or one that would have to be unpickled.
     """
-    asked = Interface(
+    model_interface = Interface(
         layout=interface.layout,
         mean=interface.mean,
         std=interface.std,
@@ -96,4 +96,4 @@ def load_encoder(model: ModelFile, shape: tuple[int, int, int], interface: Encod
         batch=interface.batch,
     )
     classes = 0 if model.is_weights else None
-    return LoadedEncoder(loading.load_model(model, shape, asked, classes))
+    return LoadedEncoder(loading.load_model(model, shape, model_interface, classes))

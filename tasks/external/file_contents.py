@@ -52,13 +52,13 @@ CODE = ("torch.nn.modules", "torch.jit", "torch.fx", "torch.optim")  # modules o
 FOREIGN = ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "NEWOBJ_EX")
 
 
-def check_contents(name: str, path: str, kind: str, held: bytes | BinaryIO, part: str = "") -> None:
+def check_contents(name: str, path: str, kind: str, source: bytes | BinaryIO, part: str = "") -> None:
     """Raise ValueError for a file without readable weights, or with only weights instead of a whole model.
 
-    `name` is the model as written, `path` its file, `kind` its `ModelFile.kind`, `held` the bytes or the open file, of
-    which only directories and headers are read, and `part` the selected mapping of weights.
+    `name` is the model as written, `path` its file, `kind` its `ModelFile.kind`, `source` the bytes or the open file
+    (only directories and headers are read), and `part` the selected mapping of weights.
     """
-    file = io.BytesIO(held) if isinstance(held, bytes) else held
+    file = io.BytesIO(source) if isinstance(source, bytes) else source
     suffix = PurePath(path).suffix.lower()
     if kind == "torchscript":
         _check_torchscript(name, path, file)
@@ -73,15 +73,15 @@ def check_contents(name: str, path: str, kind: str, held: bytes | BinaryIO, part
         _check_saved(name, path, file, part)
 
 
-def _check_torchscript(name: str, path: str, held: BinaryIO) -> None:
-    if not zipfile.is_zipfile(held):
+def _check_torchscript(name: str, path: str, file: BinaryIO) -> None:
+    if not zipfile.is_zipfile(file):
         raise ValueError(f"model {name} is not TorchScript: it is not an archive; {INSTEAD}(path)")
-    names = _files(held)
+    names = _files(file)
     if "constants.pkl" in names:
         return
     if "data.pkl" not in names:
         raise ValueError(f"model {name} is not TorchScript: its archive contains no program; {INSTEAD}(path)")
-    if not holds_tensors_alone(held) and not _saved_weights(held)[0]:
+    if not holds_tensors_alone(file) and not _saved_weights(file)[0]:
         raise ValueError(
             f"model {name} is not TorchScript: torch.save wrote it, and its contents, such as a whole module, would "
             f"have to be unpickled, which runs code; {INSTEAD}(path)"
@@ -89,52 +89,52 @@ def _check_torchscript(name: str, path: str, held: BinaryIO) -> None:
     raise ValueError(f"model {name} is not TorchScript: it is a state dict, which {needs_network(path)}")
 
 
-def _check_exported(name: str, held: BinaryIO) -> None:
-    if "archive_format" not in _files(held):
+def _check_exported(name: str, file: BinaryIO) -> None:
+    if "archive_format" not in _files(file):
         raise ValueError(
             f"model {name} is not an archive of torch.export.save in torch 2.8 or later; save it again with torch 2.8"
         )
 
 
-def _check_safetensors(name: str, path: str, held: BinaryIO) -> None:
-    held.seek(0)
-    size = int.from_bytes(held.read(LENGTH), "little")
+def _check_safetensors(name: str, path: str, file: BinaryIO) -> None:
+    file.seek(0)
+    size = int.from_bytes(file.read(LENGTH), "little")
     try:
-        header = held.read(size) if size <= LONGEST_HEADER else b""
+        header = file.read(size) if size <= LONGEST_HEADER else b""
         if len(header) < size or not isinstance(json.loads(header), dict):
             raise ValueError("it has no header")
     except (ValueError, RecursionError):
         raise ValueError(f"model {name}: {path} is not a valid .safetensors: its header cannot be read") from None
 
 
-def _check_saved(name: str, path: str, held: BinaryIO, part: str) -> None:
+def _check_saved(name: str, path: str, file: BinaryIO, part: str) -> None:
     """Raise ValueError unless torch.save wrote the file and it contains weights that can be selected."""
-    names = _files(held)
+    names = _files(file)
     if "constants.pkl" in names:
         raise ValueError(f"model {name}: {path} is TorchScript, which contains its network: pass only {path}")
-    if not (_begins_as_pickle(held) or "data.pkl" in names):
+    if not (_begins_as_pickle(file) or "data.pkl" in names):
         raise ValueError(f"model {name}: {path} is not a file of torch.save; use torch.save(model.state_dict(), path)")
-    weights, contents = _saved_weights(held)
+    weights, contents = _saved_weights(file)
     if contents is None:  # truncated or invalid: the reader reports which
         return
-    if not weights and holds_tensors_alone(held) and find_weights(contents, _is_other_tensor):
+    if not weights and holds_tensors_alone(file) and find_weights(contents, _is_other_tensor):
         return  # sparse or quantised tensors, which torch reads
     if not weights:
         raise ValueError(no_weights(name, path, contents))
     check_choice(f"model {name}: {path}", weights, part)
 
 
-def _begins_as_pickle(held: BinaryIO) -> bool:
-    held.seek(0)
-    begins = held.read(len(PICKLE)) == PICKLE
-    held.seek(0)
+def _begins_as_pickle(file: BinaryIO) -> bool:
+    file.seek(0)
+    begins = file.read(len(PICKLE)) == PICKLE
+    file.seek(0)
     return begins
 
 
-def _saved_weights(held: BinaryIO) -> tuple[list[Weights], Any]:
+def _saved_weights(file: BinaryIO) -> tuple[list[Weights], Any]:
     """Return the mappings of weights in a file of torch.save, and all contents; None if they cannot be read."""
     try:
-        contents = open_saved(held).contents
+        contents = open_saved(file).contents
     except Unreadable:
         return [], None
     return find_weights(contents, is_stored_tensor), contents
@@ -146,7 +146,7 @@ def is_stored_tensor(value: Any) -> bool:
 
 def _is_other_tensor(value: Any) -> bool:
     """Whether a value is a tensor that is not dense."""
-    return isinstance(value, Foreign) and value.of.startswith("torch._utils._rebuild_")
+    return isinstance(value, Foreign) and value.class_name.startswith("torch._utils._rebuild_")
 
 
 def needs_network(path: str) -> str:
@@ -156,20 +156,20 @@ def needs_network(path: str) -> str:
 
 def no_weights(name: str, path: str, contents: Any) -> str:
     """Return the error message for a file of torch.save without a mapping of tensors."""
-    shown = describe_contents(contents, is_stored_tensor)
+    description = describe_contents(contents, is_stored_tensor)
     return (
-        f"model {name}: {path} contains no weights by name: {shown}; pickled objects, such as a whole module, are not "
-        "unpickled, since this would run code; save the weights: torch.save(model.state_dict(), path)"
+        f"model {name}: {path} contains no weights by name: {description}; pickled objects, such as a whole module, "
+        "are not unpickled, since this would run code; save the weights: torch.save(model.state_dict(), path)"
     )
 
 
-def holds_tensors_alone(held: bytes | BinaryIO) -> bool:
+def holds_tensors_alone(source: bytes | BinaryIO) -> bool:
     """Whether the pickle of torch.save imports only tensors and plain containers.
 
     Also True if no pickle can be read to its end; the reader reports that error.
     """
-    for pickled, most in _pickles(io.BytesIO(held) if isinstance(held, bytes) else held):
-        for _ in range(most):
+    for pickled, limit in _pickles(io.BytesIO(source) if isinstance(source, bytes) else source):
+        for _ in range(limit):
             try:
                 for opcode, argument, _position in pickletools.genops(pickled):
                     if opcode.name in FOREIGN or (opcode.name == "GLOBAL" and not _is_plain(str(argument))):
@@ -187,13 +187,13 @@ def _is_plain(imported: str) -> bool:
     return name in PLAIN.get(module, ())
 
 
-def _pickles(held: BinaryIO) -> Iterator[tuple[BinaryIO, int]]:
+def _pickles(file: BinaryIO) -> Iterator[tuple[BinaryIO, int]]:
     """Yield each stream of pickles with its maximum number of pickles."""
-    if _begins_as_pickle(held):
-        yield held, LEGACY_PICKLES
+    if _begins_as_pickle(file):
+        yield file, LEGACY_PICKLES
         return
     try:
-        with zipfile.ZipFile(held) as archive:
+        with zipfile.ZipFile(file) as archive:
             for name in archive.namelist():
                 if name.partition("/")[2] == "data.pkl":
                     yield io.BytesIO(archive.read(name)), 1
@@ -201,10 +201,10 @@ def _pickles(held: BinaryIO) -> Iterator[tuple[BinaryIO, int]]:
         return
 
 
-def _files(held: BinaryIO) -> set[str]:
+def _files(file: BinaryIO) -> set[str]:
     """Return the files of an archive, without their common folder; empty if it is not an archive."""
     try:
-        with zipfile.ZipFile(held) as archive:
+        with zipfile.ZipFile(file) as archive:
             return {name.partition("/")[2] for name in archive.namelist()}
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
         return set()
@@ -232,11 +232,11 @@ def file_names(name: str, folder: str) -> tuple[str, ...]:
 
 def _shards(name: str, index: bytes) -> list[str]:
     """Return the files of weights that an index lists."""
-    shards = _parse_json(name, INDEX, {INDEX: index}).get("weight_map")
-    named = sorted(set(map(str, shards.values()))) if isinstance(shards, dict) else []
-    if not named or not all(map(SHARD.fullmatch, named)):
+    weight_map = _parse_json(name, INDEX, {INDEX: index}).get("weight_map")
+    shards = sorted(set(map(str, weight_map.values()))) if isinstance(weight_map, dict) else []
+    if not shards or not all(map(SHARD.fullmatch, shards)):
         raise ValueError(f"model {name}: its {INDEX} does not list the files of the folder that contain the weights")
-    return named
+    return shards
 
 
 def read_folder(name: str, folder: str) -> dict[str, bytes]:
@@ -266,13 +266,13 @@ def _check_folder(name: str, folder: str) -> Path:
     root = files.expand_home(folder)
     if not root.is_dir():
         raise FileError(f"there is no folder {root}")
-    held = {CONFIG: files.read(File(str(root / CONFIG)))}
-    classes = _parse_json(name, CONFIG, held).get("architectures") or []
-    if not any(CLASSIFIER in str(each) for each in (classes if isinstance(classes, list) else [classes])):
-        shown = ", ".join(map(str, classes)) if isinstance(classes, list) and classes else "none"
+    contents = {CONFIG: files.read(File(str(root / CONFIG)))}
+    classes = _parse_json(name, CONFIG, contents).get("architectures") or []
+    if not any(CLASSIFIER in str(class_name) for class_name in (classes if isinstance(classes, list) else [classes])):
+        listing = ", ".join(map(str, classes)) if isinstance(classes, list) and classes else "none"
         raise ValueError(
-            f"model {name}: its {CONFIG} lists the architectures {shown}; expected an image classifier of transformers "
-            f"(...{CLASSIFIER})"
+            f"model {name}: its {CONFIG} lists the architectures {listing}; expected an image classifier of "
+            f"transformers (...{CLASSIFIER})"
         )
     size = 0
     for file in file_names(name, folder):
@@ -310,8 +310,10 @@ def _add_part(sha: hashlib._Hash, file: BinaryIO) -> None:
         sha.update(chunk)
 
 
-def digest_of_folder(held: Mapping[str, bytes]) -> str:
-    return digest_of(FOLDER_RULE, tuple(part for file, content in held.items() for part in (file.encode(), content)))
+def digest_of_folder(contents: Mapping[str, bytes]) -> str:
+    return digest_of(
+        FOLDER_RULE, tuple(part for file, content in contents.items() for part in (file.encode(), content))
+    )
 
 
 def drop_wrappers(file: str, content: bytes) -> bytes:
@@ -333,22 +335,22 @@ def drop_wrappers(file: str, content: bytes) -> bytes:
     return len(renamed).to_bytes(LENGTH, "little") + renamed + content[end:]
 
 
-def folder_normalisation(name: str, held: Mapping[str, bytes]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def folder_normalisation(name: str, contents: Mapping[str, bytes]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and standard deviation of the folder's preprocessor, for images in [0, 1]; both empty for none.
 
     The preprocessor multiplies images in [0, 255] by `rescale_factor` and normalises them by `image_mean` and
     `image_std`. Raises ValueError if it works differently or its numbers are invalid.
     """
-    if PREPROCESSOR not in held:
+    if PREPROCESSOR not in contents:
         return (), ()
-    told = _parse_json(name, PREPROCESSOR, held)
+    preprocessor = _parse_json(name, PREPROCESSOR, contents)
     try:
-        factor = float(told.get("rescale_factor") or 1 / BYTE) if told.get("do_rescale", True) else 1.0
+        factor = float(preprocessor.get("rescale_factor") or 1 / BYTE) if preprocessor.get("do_rescale", True) else 1.0
         scale = BYTE * factor
-        normalises = told.get("do_normalize", "image_mean" in told)
-        mean = _numbers(told["image_mean"]) if normalises else (0.0,)
-        std = _numbers(told["image_std"]) if normalises else (1.0,)
-        if told.get("rescale_offset") or len(mean) != len(std) or scale <= 0 or min(std) <= 0:
+        normalises = preprocessor.get("do_normalize", "image_mean" in preprocessor)
+        mean = _numbers(preprocessor["image_mean"]) if normalises else (0.0,)
+        std = _numbers(preprocessor["image_std"]) if normalises else (1.0,)
+        if preprocessor.get("rescale_offset") or len(mean) != len(std) or scale <= 0 or min(std) <= 0:
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise ValueError(
@@ -364,11 +366,11 @@ def _numbers(value: Any) -> tuple[float, ...]:
     return tuple(float(number) for number in value) if isinstance(value, list) else (float(value),)
 
 
-def _parse_json(name: str, file: str, held: Mapping[str, bytes]) -> dict[str, Any]:
+def _parse_json(name: str, file: str, contents: Mapping[str, bytes]) -> dict[str, Any]:
     try:
-        told = json.loads(held[file])
+        document = json.loads(contents[file])
     except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, dict):
+        document = None
+    if not isinstance(document, dict):
         raise ValueError(f"model {name}: its {file} is not a JSON object")
-    return told
+    return document

@@ -19,33 +19,33 @@ from tasks.worker.hardware import exactly
 Array = NDArray[np.float64]
 
 
-def label_gradients(given: LoadedModel, images: Pixels, label: int) -> tuple[Array, Array]:
+def label_gradients(loaded_model: LoadedModel, images: Pixels, label: int) -> tuple[Array, Array]:
     """Return the weights (units, h w c) of the first layer and the gradients (units,) in its biases.
 
     The gradients belong to the mean over the images (n, h, w, c) of the label's logit minus the mean over classes.
     Columns are the pixels of a flattened image. Raises ValueError if the model has no such layer.
     """
-    weight, bias = first_layer(given)
+    weight, bias = first_layer(loaded_model)
     total = torch.zeros_like(bias)
     with exactly(bias.device), torch.enable_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
-        for start in range(0, len(images), given.rows):
-            part = images[start : start + given.rows]
-            filled = np.concatenate([part, np.repeat(part[:1], given.rows - len(part), axis=0)])
-            batch = torch.from_numpy(prepare_images(filled, given.interface)).to(bias.device)
-            assert given.module is not None
-            outputs = choose_output(given.module(batch), given.interface.output)[: len(part)]
-            centred = centred_logits(outputs, given.interface.gives, label, given.model.name)
+        for start in range(0, len(images), loaded_model.rows):
+            part = images[start : start + loaded_model.rows]
+            filled = np.concatenate([part, np.repeat(part[:1], loaded_model.rows - len(part), axis=0)])
+            batch = torch.from_numpy(prepare_images(filled, loaded_model.interface)).to(bias.device)
+            assert loaded_model.module is not None
+            outputs = choose_output(loaded_model.module(batch), loaded_model.interface.output)[: len(part)]
+            centred = centred_logits(outputs, loaded_model.interface.gives, label, loaded_model.model.name)
             total += torch.autograd.grad(centred.sum() / len(images), bias)[0]
-    return _in_image_order(weight, given), total.detach().cpu().numpy().astype(np.float64)
+    return _in_image_order(weight, loaded_model), total.detach().cpu().numpy().astype(np.float64)
 
 
-def first_layer(given: LoadedModel) -> tuple[Tensor, Tensor]:
+def first_layer(loaded_model: LoadedModel) -> tuple[Tensor, Tensor]:
     """Return the weights and biases of the first layer. Raises ValueError if no layer takes every pixel."""
-    where = f"model {given.model.name}"
-    if not isinstance(given.module, torch.nn.Module):
+    where = f"model {loaded_model.model.name}"
+    if not isinstance(loaded_model.module, torch.nn.Module):
         raise ValueError(f"{where} is ONNX; first_layer supports only torch models")
-    parameters = dict(given.module.named_parameters())
-    pixels = int(np.prod(given.shape))
+    parameters = dict(loaded_model.module.named_parameters())
+    pixels = int(np.prod(loaded_model.shape))
     for name, weight in parameters.items():
         bias = parameters.get(f"{name.removesuffix('weight')}bias") if name.endswith("weight") else None
         if bias is not None and weight.shape == (len(bias), pixels):
@@ -67,10 +67,10 @@ def centred_logits(outputs: Tensor, gives: Gives, label: int, name: str) -> Tens
     return outputs[:, label] - outputs.mean(dim=1)
 
 
-def _in_image_order(weight: Tensor, given: LoadedModel) -> Array:
+def _in_image_order(weight: Tensor, loaded_model: LoadedModel) -> Array:
     """Reorder columns from the model's layout to that of a flattened image (h, w, c)."""
     values = weight.detach().cpu().numpy().astype(np.float64)
-    if given.interface.layout == "nhwc":
+    if loaded_model.interface.layout == "nhwc":
         return values
-    height, width, channels = given.shape
+    height, width, channels = loaded_model.shape
     return values.reshape(-1, channels, height, width).transpose(0, 2, 3, 1).reshape(len(values), -1)

@@ -101,22 +101,22 @@ def write_pictures(
     image, if the owner receives it. The bytes depend on the images and the commitment only. The folder may exist if it
     contains the same files or a part of them; otherwise DatasetError is raised before any file is written.
     """
-    given = list(sets)
-    rows = _rows(given)
-    held = [(image, png(pixels)) for (image, _, _), pixels in zip(rows, _images(given), strict=True)]
+    named_sets = list(sets)
+    rows = _rows(named_sets)
+    files = [(image, png(pixels)) for (image, _, _), pixels in zip(rows, _images(named_sets), strict=True)]
     text = TEXT.format(example=rows[0][0], script=_indent_script(SCRIPT), promise=promise("pictures", commitment, draw))
-    held.append((README, text.encode()))
-    held.append((IMAGES, "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows]).encode()))
-    write_all(folder, held)
+    files.append((README, text.encode()))
+    files.append((IMAGES, "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows]).encode()))
+    write_all(folder, files)
     return table_of_rows(SCHEMA, rows)
 
 
-def promise(what: str, commitment: str, draw: Draw | None = None) -> str:
+def promise(kind: str, commitment: str, draw: Draw | None = None) -> str:
     """Return the README's section on the commitment, for a bound draw or another; empty without a commitment."""
     if not commitment:
         return ""
     bound = BOUND.format(nonce=draw.nonce, commitment=draw.stated) if draw is not None and draw.nonce else ""
-    return PROMISE.format(what=what, commitment=commitment, draw=bound)
+    return PROMISE.format(what=kind, commitment=commitment, draw=bound)
 
 
 def image_of(name: str, row: int) -> str:
@@ -133,26 +133,26 @@ def png(pixels: Pixels) -> bytes:
     return out.getvalue()
 
 
-def check_names(names: Sequence[str], what: str, taken: Sequence[str]) -> None:
-    """Raise DatasetError unless there are sets of `what`, with distinct names that are valid file names."""
+def check_names(names: Sequence[str], kind: str, reserved_names: Sequence[str]) -> None:
+    """Raise DatasetError unless there are sets, with distinct names that are valid file names."""
     for number, name in enumerate(names):
-        if not NAME.fullmatch(name) or name in taken:
+        if not NAME.fullmatch(name) or name in reserved_names:
             raise DatasetError(f"set {number} is named {name!r}; use letters, digits, dots, dashes and underscores")
         if name in names[:number]:
             raise DatasetError(f"two sets are named {name!r}")
     if not names:
-        raise DatasetError(f"there are no {what} to write")
+        raise DatasetError(f"there are no {kind} to write")
 
 
-def write_all(folder: Path, held: Sequence[tuple[str, bytes]]) -> None:
+def write_all(folder: Path, files: Sequence[tuple[str, bytes]]) -> None:
     """Write these files to the folder, in this order. Raises DatasetError first if it contains other files."""
-    _check_contents(folder, dict(held))
-    for path, content in held:
+    _check_contents(folder, dict(files))
+    for path, content in files:
         write_whole(folder / path, content)
 
 
 def _rows(sets: list[tuple[str, Pixels]]) -> list[tuple[str, str, int]]:
-    check_names([name for name, _ in sets], "images", taken=(README, IMAGES))
+    check_names([name for name, _ in sets], "images", reserved_names=(README, IMAGES))
     for name, images in sets:
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3) or not len(images):
             raise DatasetError(f"set {name!r} is {images.dtype} {images.shape}; expected uint8 (n, h, w, 1 or 3)")
@@ -164,16 +164,16 @@ def _images(sets: list[tuple[str, Pixels]]) -> Iterator[Pixels]:
         yield from images
 
 
-def _check_contents(folder: Path, held: dict[str, bytes]) -> None:
+def _check_contents(folder: Path, files: dict[str, bytes]) -> None:
     if folder.exists() and not folder.is_dir():
         raise DatasetError(f"{folder} is not a folder")
     for path in sorted(folder.rglob("*")) if folder.exists() else []:
         name = path.relative_to(folder).as_posix()
-        if path.is_dir() or (name.endswith(ASIDE) and name.removesuffix(ASIDE) in held):
+        if path.is_dir() or (name.endswith(ASIDE) and name.removesuffix(ASIDE) in files):
             continue
-        if name not in held or path.read_bytes() != held[name]:
-            what = "has different content" if name in held else "is not one of the files to write"
-            raise DatasetError(f"{folder} is not empty: {name} {what}; choose a new folder")
+        if name not in files or path.read_bytes() != files[name]:
+            problem = "has different content" if name in files else "is not one of the files to write"
+            raise DatasetError(f"{folder} is not empty: {name} {problem}; choose a new folder")
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -248,28 +248,28 @@ def write_to_embed(folder: Path, sets: Sequence[tuple[str, ToEmbed]]) -> pa.Tabl
     The bytes depend on the images only. The folder may exist if it contains the same files or a part of them; otherwise
     DatasetError is raised, for unknown files before any file is written.
     """
-    check_names([name for name, _ in sets], "images", taken=(README, IMAGES))
-    rows = [(image_of(name, row), name, row) for name, held in sets for row in range(held.count)]
+    check_names([name for name, _ in sets], "images", reserved_names=(README, IMAGES))
+    rows = [(image_of(name, row), name, row) for name, image_set in sets for row in range(image_set.count)]
     if not rows:
         raise DatasetError("there are no images to write")
     _check_names(folder, {README, IMAGES, *(image for image, _, _ in rows)})
-    for name, held in sets:
-        for row, pixels in enumerate(_single_pictures(name, held)):
+    for name, image_set in sets:
+        for row, pixels in enumerate(_single_pictures(name, image_set)):
             _write_once(folder, image_of(name, row), png(pixels))
     _write_once(
         folder, README, EMBEDDING_TEXT.format(example=rows[0][0], script=_indent_script(EMBEDDING_SCRIPT)).encode()
     )
-    listed = "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows])
-    _write_once(folder, IMAGES, listed.encode())
+    listing = "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows])
+    _write_once(folder, IMAGES, listing.encode())
     return table_of_rows(SCHEMA, rows)
 
 
-def _single_pictures(name: str, held: ToEmbed) -> Iterator[Pixels]:
+def _single_pictures(name: str, image_set: ToEmbed) -> Iterator[Pixels]:
     """Yield the images (h, w, 1 or 3) of a set. Raises DatasetError for arrays of another type or shape."""
-    for some in held.pixels():
-        if some.dtype != np.uint8 or some.ndim != 4 or some.shape[3] not in (1, 3):
-            raise DatasetError(f"set {name!r} is {some.dtype} {some.shape}; expected uint8 (n, h, w, 1 or 3)")
-        yield from some
+    for batch in image_set.pixels():
+        if batch.dtype != np.uint8 or batch.ndim != 4 or batch.shape[3] not in (1, 3):
+            raise DatasetError(f"set {name!r} is {batch.dtype} {batch.shape}; expected uint8 (n, h, w, 1 or 3)")
+        yield from batch
 
 
 def _check_names(folder: Path, files: set[str]) -> None:

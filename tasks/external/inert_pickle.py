@@ -55,7 +55,7 @@ class Global:
 class Foreign:
     """An object of a class that is not imported."""
 
-    of: str
+    class_name: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +83,12 @@ class SavedFile:
     storage_bytes: Callable[[str], bytes]
 
 
-def open_saved(held: bytes | BinaryIO) -> SavedFile:
+def open_saved(source: bytes | BinaryIO) -> SavedFile:
     """Read the structure of a file of torch.save, in either format. Raises Unreadable if this fails.
 
     The file must stay open while storages are read.
     """
-    file = io.BytesIO(held) if isinstance(held, bytes) else held
+    file = io.BytesIO(source) if isinstance(source, bytes) else source
     try:
         file.seek(0)
         is_legacy = file.read(1) == LEGACY
@@ -122,13 +122,13 @@ def _open_legacy(file: BinaryIO) -> SavedFile:
 
     def storage_bytes(key: str) -> bytes:
         position = start
-        for each in keys:
+        for storage_key in keys:
             file.seek(position)
             (count,) = struct.unpack("<q", file.read(8))
-            size = count * _item_size(kinds.get(each, ""))
+            size = count * _item_size(kinds.get(storage_key, ""))
             if size < 0:
                 raise Unreadable(f"it contains a storage of {count} numbers")
-            if each == key:
+            if storage_key == key:
                 return file.read(size)
             position += 8 + size
         raise Unreadable(f"it contains no storage {key}")
@@ -149,13 +149,13 @@ def _item_size(kind: str) -> int:
 
 def all_tensors(contents: Any) -> list[StoredTensor]:
     """Return every tensor in nested containers; visits each container once."""
-    waiting, seen, tensors = [contents], set(), []
+    waiting, visited, tensors = [contents], set(), []
     while waiting:
         value = waiting.pop()
         if isinstance(value, StoredTensor):
             tensors.append(value)
-        elif isinstance(value, dict | list | tuple) and id(value) not in seen:
-            seen.add(id(value))
+        elif isinstance(value, dict | list | tuple) and id(value) not in visited:
+            visited.add(id(value))
             waiting.extend(value.values() if isinstance(value, dict) else value)
     return tensors
 
@@ -173,12 +173,12 @@ def read_tensor(saved: SavedFile, tensor: StoredTensor) -> Tensor:
     if not math.prod(tensor.shape):
         return torch.empty(tensor.shape, dtype=dtype)
     try:
-        held = saved.storage_bytes(tensor.storage.key)
+        storage = saved.storage_bytes(tensor.storage.key)
     except KeyError:
         raise Unreadable(f"it contains no storage {tensor.storage.key}") from None
-    if min(*tensor.stride, *tensor.shape, tensor.offset, 0) < 0 or len(held) < (last + 1) * dtype.itemsize:
+    if min(*tensor.stride, *tensor.shape, tensor.offset, 0) < 0 or len(storage) < (last + 1) * dtype.itemsize:
         raise Unreadable(f"it contains a tensor of shape {tensor.shape}, for which its storage is too short")
-    numbers = torch.frombuffer(bytearray(held), dtype=dtype, count=len(held) // dtype.itemsize)
+    numbers = torch.frombuffer(bytearray(storage), dtype=dtype, count=len(storage) // dtype.itemsize)
     return numbers.as_strided(tensor.shape, tensor.stride, tensor.offset)
 
 

@@ -47,11 +47,11 @@ TRAINING_MODE = "export it in evaluation mode (model.eval()), in which dropout i
 class Rows:
     """The allowed batch sizes of a model."""
 
-    least: int = 1
-    most: int | None = None
+    minimum: int = 1
+    maximum: int | None = None
 
-    def nearest(self, wanted: int) -> int:
-        return max(self.least, wanted if self.most is None else min(wanted, self.most))
+    def nearest(self, size: int) -> int:
+        return max(self.minimum, size if self.maximum is None else min(size, self.maximum))
 
 
 @dataclass(eq=False)
@@ -86,10 +86,10 @@ class LoadedModel:
         return self._read_answers(np.concatenate(raw), len(images))
 
     def _try(self, images: Pixels) -> None:
-        once = self._read_answers(self.raw(images), len(images)).log_p
-        half = other_batch(once)
-        again = self._read_answers(self.raw(images[half]), len(half)).log_p
-        check_asked_twice(once[half], again, self._where, TRAINING_MODE)
+        first = self._read_answers(self.raw(images), len(images)).log_p
+        half = other_batch(first)
+        second = self._read_answers(self.raw(images[half]), len(half)).log_p
+        check_asked_twice(first[half], second, self._where, TRAINING_MODE)
 
     def raw(self, images: Pixels) -> NDArray[np.floating]:
         """Return the unchanged outputs for at most `rows` images. Raises ValueError if the model fails."""
@@ -114,7 +114,7 @@ class LoadedModel:
             rows,
             where=self._where,
             classes=self.classes,
-            named="image {}".format,
+            row_name="image {}".format,
             remedy="set interface.gives=probabilities, or export the model without its final softmax or sigmoid",
         )
 
@@ -132,7 +132,7 @@ def load_model(
     shape: tuple[int, int, int],
     interface: Interface = Interface(),
     classes: int | None = None,
-    place: torch.device | None = None,
+    target_device: torch.device | None = None,
 ) -> LoadedModel:
     """Load a model for images of this shape (height, width, channels).
 
@@ -149,17 +149,17 @@ def load_model(
         if not interface.output:
             interface = replace(interface, output="logits")
     _check_channels(interface, shape)
-    held = b"" if folder else content(model)
+    model_bytes = b"" if folder else content(model)
     if model.kind == "onnx":
-        rows, forward = onnx(model, held, interface)
+        rows, forward = onnx(model, model_bytes, interface)
         return _fit_batch(LoadedModel(model, interface, shape, classes, rows.nearest(interface.batch), forward))
-    places = [place] if place is not None else list(dict.fromkeys([device(), torch.device("cpu")]))
-    for candidate in places:
+    devices = [target_device] if target_device is not None else list(dict.fromkeys([device(), torch.device("cpu")]))
+    for candidate in devices:
         if folder:
             rows, module = Rows(), load_classifier(model.name, folder, candidate)
         else:
-            rows, module = _module(model, held, shape, interface, classes, candidate)
-        given = LoadedModel(
+            rows, module = _module(model, model_bytes, shape, interface, classes, candidate)
+        loaded_model = LoadedModel(
             model,
             interface,
             shape,
@@ -169,9 +169,9 @@ def load_model(
             module,
         )
         try:
-            return _fit_batch(given)
+            return _fit_batch(loaded_model)
         except ValueError:  # a traced model may contain tensors that stay on the CPU
-            if candidate == places[-1]:
+            if candidate == devices[-1]:
                 raise
     raise AssertionError("there is no device to run a model")
 
@@ -181,25 +181,29 @@ MOST_BATCH = 4096
 NUMBERS = re.compile(r"\d+")
 
 
-def _fit_batch(given: LoadedModel) -> LoadedModel:
+def _fit_batch(loaded_model: LoadedModel) -> LoadedModel:
     """Return the model with a batch size that it accepts: that of its interface, or one that was traced.
 
     A traced model may have a fixed batch size. If it fails, a batch of one image is tried, then the numbers in its
     error message and the usual sizes. Raises ValueError if it accepts none.
     """
-    image = np.zeros((1, *given.shape), np.uint8)
+    image = np.zeros((1, *loaded_model.shape), np.uint8)
     try:
-        given.raw(image)
-        return given
+        loaded_model.raw(image)
+        return loaded_model
     except ValueError as error:
         refusal = error
-    if given.model.kind not in ("torchscript", "onnx") or not MISFIT.search(str(refusal)):
+    if loaded_model.model.kind not in ("torchscript", "onnx") or not MISFIT.search(str(refusal)):
         raise refusal
     reason = str(refusal.__cause__ or refusal)  # the full message, since the line may be cut short
-    named = [int(number) for number in NUMBERS.findall(reason) if len(number) < 5]
-    sizes = [size for size in dict.fromkeys((1, *named, *BATCHES)) if 0 < size <= MOST_BATCH and size != given.rows]
+    mentioned_sizes = [int(number) for number in NUMBERS.findall(reason) if len(number) < 5]
+    sizes = [
+        size
+        for size in dict.fromkeys((1, *mentioned_sizes, *BATCHES))
+        if 0 < size <= MOST_BATCH and size != loaded_model.rows
+    ]
     for size in sizes:
-        fitted = replace(given, rows=size)
+        fitted = replace(loaded_model, rows=size)
         try:
             fitted.raw(image)
         except ValueError:
@@ -240,27 +244,29 @@ def _arrange_fractions(pixels: Batch, interface: Interface) -> Batch:
 
 def _module(
     model: ModelFile,
-    held: bytes,
+    model_bytes: bytes,
     shape: tuple[int, int, int],
     interface: Interface,
     classes: int | None,
-    place: torch.device,
+    target_device: torch.device,
 ) -> tuple[Rows, Callable[[Tensor], Any]]:
     if model.kind == "torchscript":
-        return Rows(), torchscript(model, held, place)
+        return Rows(), torchscript(model, model_bytes, target_device)
     if model.kind == "export":
-        return _load_program(model, held, place, prepare_images(np.zeros((1, *shape), np.uint8), interface).shape[1:])
+        return _load_program(
+            model, model_bytes, target_device, prepare_images(np.zeros((1, *shape), np.uint8), interface).shape[1:]
+        )
     if model.factory is None:
-        return Rows(), load_weights(model, held, network_of_timm(model, shape, classes), place)
-    module = load_weights(model, held, make_network(model, shape, classes), place)
+        return Rows(), load_weights(model, model_bytes, network_of_timm(model, shape, classes), target_device)
+    module = load_weights(model, model_bytes, make_network(model, shape, classes), target_device)
     return Rows(), watch_first_call(model.factory, module)
 
 
-def _forward(module: Callable[[Tensor], Any], output: str, place: torch.device) -> Forward:
+def _forward(module: Callable[[Tensor], Any], output: str, target_device: torch.device) -> Forward:
     def forward(images: Batch) -> NDArray[np.floating]:
         # Otherwise TorchScript recompiles itself in its third call, which changes rounding.
-        with exactly(place), torch.no_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
-            tensor = choose_output(module(torch.from_numpy(images).to(place)), output)
+        with exactly(target_device), torch.no_grad(), torch.jit.optimized_execution(False):  # type: ignore[attr-defined]
+            tensor = choose_output(module(torch.from_numpy(images).to(target_device)), output)
             if not isinstance(tensor, Tensor):
                 raise TypeError(f"its output is a {modules.kind(tensor)}, not a tensor")
             result: NDArray[np.float64] = tensor.detach().to("cpu", torch.float64).numpy()
@@ -272,26 +278,28 @@ def _forward(module: Callable[[Tensor], Any], output: str, place: torch.device) 
 def choose_output(outputs: Any, output: str) -> Any:
     """Return the output of this name or number; without a name, the only output."""
     if isinstance(outputs, Mapping):
-        named = {str(name): value for name, value in outputs.items()}
+        outputs_by_name = {str(name): value for name, value in outputs.items()}
     elif isinstance(outputs, Sequence):
-        named = {str(number): value for number, value in enumerate(outputs)}
+        outputs_by_name = {str(number): value for number, value in enumerate(outputs)}
     else:
-        named = {"0": outputs}
+        outputs_by_name = {"0": outputs}
     if output:
-        if output not in named:
-            raise ValueError(f"it has no output {output!r}; it has {', '.join(named)}")
-        return named[output]
-    if len(named) != 1:
-        raise ValueError(f"it has {len(named)} outputs: {', '.join(named)}; set output to one of these names")
-    return next(iter(named.values()))
+        if output not in outputs_by_name:
+            raise ValueError(f"it has no output {output!r}; it has {', '.join(outputs_by_name)}")
+        return outputs_by_name[output]
+    if len(outputs_by_name) != 1:
+        raise ValueError(
+            f"it has {len(outputs_by_name)} outputs: {', '.join(outputs_by_name)}; set output to one of these names"
+        )
+    return next(iter(outputs_by_name.values()))
 
 
-def torchscript(model: ModelFile, held: bytes, place: torch.device) -> Callable[[Tensor], Any]:
+def torchscript(model: ModelFile, model_bytes: bytes, target_device: torch.device) -> Callable[[Tensor], Any]:
     """Load a TorchScript module in evaluation mode, from bytes that `content` has checked."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # TorchScript is deprecated, but its files are in use
         try:
-            module = torch.jit.load(io.BytesIO(held), map_location=place)  # type: ignore[no-untyped-call]
+            module = torch.jit.load(io.BytesIO(model_bytes), map_location=target_device)  # type: ignore[no-untyped-call]
             module.eval()
         except Exception as error:
             raise ValueError(f"model {model.name} cannot be read: {one_line(error)}") from error
@@ -300,19 +308,19 @@ def torchscript(model: ModelFile, held: bytes, place: torch.device) -> Callable[
 
 
 def _load_program(
-    model: ModelFile, held: bytes, place: torch.device, image: tuple[int, ...]
+    model: ModelFile, model_bytes: bytes, target_device: torch.device, image: tuple[int, ...]
 ) -> tuple[Rows, Callable[[Tensor], Any]]:
     """Load a program of torch.export for images of this shape, with its batch sizes."""
     from torch.export.passes import move_to_device_pass
 
     try:
-        program = archives.program(held)
+        program = archives.program(model_bytes)
         inputs = program.graph_signature.user_inputs
         if len(inputs) != 1:
             raise ValueError(f"it takes {len(inputs)} inputs; expected images only")
         rows = _rows(program, str(inputs[0]), image)
         # Guards are Python code in the file; the sizes are checked above instead.
-        return rows, move_to_device_pass(program, place).module(check_guards=False)
+        return rows, move_to_device_pass(program, target_device).module(check_guards=False)
     except archives.Refused as error:
         raise ValueError(f"model {model.name} is refused: {error}; such a file can run arbitrary code") from None
     except Exception as error:
@@ -335,18 +343,20 @@ def _rows(program: Any, name: str, image: tuple[int, ...]) -> Rows:
     return Rows(max(1, int(span.lower)), int(span.upper) if span.upper.is_Integer else None)
 
 
-def onnx(model: ModelFile, held: bytes, interface: Interface) -> tuple[Rows, Forward]:
+def onnx(model: ModelFile, model_bytes: bytes, interface: Interface) -> tuple[Rows, Forward]:
     """Start onnxruntime on the CPU, in a child process with limited memory (`tasks.external.onnx_session`)."""
     if not onnx_session.is_installed():
         raise ValueError(f"model {model.name} is ONNX, which needs {ONNXRUNTIME.advice}")
     try:
-        session = onnx_session.OnnxSession(held)
+        session = onnx_session.OnnxSession(model_bytes)
     except ValueError as error:
         raise ValueError(f"model {model.name} cannot be read: {_outside(str(error))}") from None
     inputs = session.inputs
     if len(inputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
-        shown = ", ".join(f"{argument.name} {argument.type} {list(argument.shape)}" for argument in inputs)
-        raise ValueError(f"model {model.name} takes {shown}; expected one float32 tensor of images with four axes")
+        description = ", ".join(f"{argument.name} {argument.type} {list(argument.shape)}" for argument in inputs)
+        raise ValueError(
+            f"model {model.name} takes {description}; expected one float32 tensor of images with four axes"
+        )
 
     def forward(images: Batch) -> NDArray[np.floating]:
         output = choose_output(session.run(images), interface.output)

@@ -94,8 +94,10 @@ class ModelFile(PinnedName):
             return
         suffix = PurePath(self.path).suffix.lower()
         if self.is_weights and suffix not in WEIGHTS:
-            of = "a factory" if self.factory is not None else "timm"
-            raise ValueError(f"model is {self.name!r}; expected weights for {of} in one of {', '.join(WEIGHTS)}")
+            network_source = "a factory" if self.factory is not None else "timm"
+            raise ValueError(
+                f"model is {self.name!r}; expected weights for {network_source} in one of {', '.join(WEIGHTS)}"
+            )
         if not self.is_weights and suffix in WEIGHTS_ALONE:
             raise ValueError(f"model is {self.name!r}, a file of weights, which {needs_network(self.path)}")
         if not self.is_weights and suffix not in KINDS:
@@ -113,7 +115,7 @@ class ModelFile(PinnedName):
         """Return the model without the folders of its path."""
         return ModelFile(self._name_with(PurePath(self.path).name), self.digest)
 
-    def pin(self, known: MutableMapping[str, str]) -> ModelFile:  # noqa: ARG002 - the digest may not be that of a file
+    def pin(self, known_digests: MutableMapping[str, str]) -> ModelFile:  # noqa: ARG002 - the digest may not be that of a file
         """Return the model with its digest. Raises FileError for the file and ValueError for the factory."""
         return pin(self)
 
@@ -135,8 +137,8 @@ class ModelFile(PinnedName):
         return (files.expand_home(self.path), *source)
 
     def extras(self) -> tuple[Extra, ...]:
-        needed = {"timm": extras.TIMM, "onnx": ONNXRUNTIME, "transformers": extras.TRANSFORMERS}
-        return (needed[self.kind],) if self.kind in needed else ()
+        extra_by_kind = {"timm": extras.TIMM, "onnx": ONNXRUNTIME, "transformers": extras.TRANSFORMERS}
+        return (extra_by_kind[self.kind],) if self.kind in extra_by_kind else ()
 
     @property
     def path(self) -> str:
@@ -278,11 +280,11 @@ def content(model: ModelFile) -> bytes:
     """Read the model's file. Raises ValueError if the bytes differ from the pinned ones."""
     with _open(model) as file:
         try:
-            held = file.read()
+            model_bytes = file.read()
         except MemoryError:
             raise ValueError(f"model {model.name} cannot be read: not enough memory") from None
-    _checked_digest(model, io.BytesIO(held))
-    return held
+    _checked_digest(model, io.BytesIO(model_bytes))
+    return model_bytes
 
 
 @contextmanager
@@ -306,10 +308,10 @@ def folder_content(model: ModelFile) -> dict[str, bytes]:
 
 
 def _digest_and_folder(model: ModelFile) -> tuple[str, dict[str, bytes]]:
-    held = read_folder(model.name, model.path)
-    digest = digest_of_folder(held)
+    contents = read_folder(model.name, model.path)
+    digest = digest_of_folder(contents)
     _check_digest(model, digest)
-    return digest, held
+    return digest, contents
 
 
 def _checked_digest(model: ModelFile, file: BinaryIO) -> str:

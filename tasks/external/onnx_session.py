@@ -48,7 +48,7 @@ class Argument:
 class OnnxSession:
     """A model in a child process. Raises ValueError, without the model's name, if it cannot be read."""
 
-    def __init__(self, held: bytes) -> None:
+    def __init__(self, model_bytes: bytes) -> None:
         alive, self._life = os.pipe()
         try:
             self._child = subprocess.Popen(
@@ -63,15 +63,17 @@ class OnnxSession:
             os.close(alive)
         self._end = weakref.finalize(self, _end, self._child, self._life)
         request = {"limit": confined.memory_limit(), "alive": alive}
-        told = self._ask(json.dumps(request).encode(), held)
-        self.inputs = tuple(Argument(each["name"], each["type"], tuple(each["shape"])) for each in told["inputs"])
+        reply = self._ask(json.dumps(request).encode(), model_bytes)
+        self.inputs = tuple(
+            Argument(argument["name"], argument["type"], tuple(argument["shape"])) for argument in reply["inputs"]
+        )
 
     def run(self, images: Array) -> dict[str, Any]:
         """Return the outputs by name. Raises ValueError if the model fails."""
-        told = self._ask(_as_bytes(images))
+        reply = self._ask(_as_bytes(images))
         assert self._child.stdout is not None
         outputs: dict[str, Any] = {}
-        for name, kind in told["outputs"]:
+        for name, kind in reply["outputs"]:
             outputs[name] = _from_bytes(_read(self._child.stdout)) if kind == "array" else Other(kind)
         return outputs
 
@@ -81,12 +83,12 @@ class OnnxSession:
         try:
             for part in parts:
                 _write(self._child.stdin, part)
-            told: dict[str, Any] = json.loads(_read(self._child.stdout))
+            reply: dict[str, Any] = json.loads(_read(self._child.stdout))
         except (OSError, EOFError):
             raise ValueError(f"{DIED}: {confined.describe_limit()}") from None
-        if told.get("error"):
-            raise ValueError(told["error"])
-        return told
+        if reply.get("error"):
+            raise ValueError(reply["error"])
+        return reply
 
 
 @dataclass(frozen=True)
@@ -126,13 +128,13 @@ def _read(file: Any) -> bytes:
 
 
 def _as_bytes(array: Array) -> bytes:
-    held = io.BytesIO()
-    np.save(held, array, allow_pickle=False)
-    return held.getvalue()
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
 
 
-def _from_bytes(held: bytes) -> Array:
-    array: Array = np.load(io.BytesIO(held), allow_pickle=False)
+def _from_bytes(array_bytes: bytes) -> Array:
+    array: Array = np.load(io.BytesIO(array_bytes), allow_pickle=False)
     return array
 
 
@@ -141,21 +143,23 @@ def _from_bytes(held: bytes) -> Array:
 
 def serve() -> None:
     """Load a model from standard input and evaluate batches until the input or the parent process ends."""
-    given, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep the library's output apart from the answers
-    request, held = json.loads(_read(given)), _read(given)
+    request, model_bytes = json.loads(_read(requests)), _read(requests)
     threading.Thread(target=_end_with_parent, args=(request["alive"],), daemon=True).start()
     try:
         import onnxruntime
 
         confined.limit_memory(request["limit"])
-        session = _open(onnxruntime, held)
-        del held
-        inputs = [{"name": each.name, "type": each.type, "shape": each.shape} for each in session.get_inputs()]
+        session = _open(onnxruntime, model_bytes)
+        del model_bytes
+        inputs = [
+            {"name": argument.name, "type": argument.type, "shape": argument.shape} for argument in session.get_inputs()
+        ]
         _write(answers, json.dumps({"inputs": inputs}).encode())
         names = [output.name for output in session.get_outputs()]
         while True:
-            _answer(session, inputs, names, _read(given), answers)
+            _answer(session, inputs, names, _read(requests), answers)
     except EOFError:
         return
     except Exception as error:
@@ -167,14 +171,14 @@ def _end_with_parent(alive: int) -> None:
     os._exit(1)
 
 
-def _open(onnxruntime: Any, held: bytes) -> Any:
+def _open(onnxruntime: Any, model_bytes: bytes) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # errors are raised
     with tempfile.TemporaryDirectory() as empty_folder:
         # The model comes from memory and can refer only to an empty folder, so it cannot read this machine's files.
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", empty_folder)
-        return onnxruntime.InferenceSession(held, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(model_bytes, options, providers=["CPUExecutionProvider"])
 
 
 def _answer(session: Any, inputs: list[dict[str, Any]], names: list[str], images: bytes, answers: BinaryIO) -> None:

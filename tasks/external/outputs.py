@@ -62,7 +62,7 @@ def read_answers(
     classes: int | None = None,
     floor: float = FLOOR,
     tolerance: float = TOLERANCE,
-    named: Callable[[int], str] = "row {}".format,
+    row_name: Callable[[int], str] = "row {}".format,
     remedy: str = "",
 ) -> Answers:
     """Check outputs: (rows, classes), or (rows, 1) or (rows,) for the second of two classes.
@@ -81,27 +81,29 @@ def read_answers(
     if classes is not None and columns != classes:
         raise ValueError(f"{where} returns {values.shape[1]} columns, but there are {classes} classes")
     is_number = np.isfinite(values) | (np.isneginf(values) if gives == "log-probabilities" else False)
-    _refuse(~is_number.all(1), values, where, "are not all finite", named)
+    _refuse(~is_number.all(1), values, where, "are not all finite", row_name)
     if gives == "logits":
         return _from_logits(values, where, floor, remedy)
     if gives == "probabilities":
         outside = ((values < -tolerance) | (values > 1 + tolerance)).any(1)
-        _refuse(outside, values, where, "are not all probabilities, in [0, 1]", named)
+        _refuse(outside, values, where, "are not all probabilities, in [0, 1]", row_name)
         p = np.clip(values, 0, None)
         if values.shape[1] == 1:
             p = np.hstack([1 - np.minimum(p, 1), p])
-        _refuse(np.abs(p.sum(1) - 1) > tolerance, p, where, "do not sum to 1", named, p.sum(1))
+        _refuse(np.abs(p.sum(1) - 1) > tolerance, p, where, "do not sum to 1", row_name, p.sum(1))
         with np.errstate(divide="ignore"):
             return _apply_floor(np.log(p), floor)
     if values.shape[1] == 1:
-        _refuse(values[:, 0] > tolerance, values, where, "are not logarithms of probabilities (at most 0)", named)
+        _refuse(values[:, 0] > tolerance, values, where, "are not logarithms of probabilities (at most 0)", row_name)
         p = -np.expm1(np.minimum(values, 0))
         with np.errstate(divide="ignore"):
             return _apply_floor(np.hstack([np.log(p), values]), floor)
     with np.errstate(over="ignore"):
         sums = np.exp(values).sum(1)
-    wrong = ~(np.abs(sums - 1) <= tolerance)
-    _refuse(wrong, values, where, "are not log-probabilities: their exponentials do not sum to 1", named, sums)
+    is_unnormalised = ~(np.abs(sums - 1) <= tolerance)
+    _refuse(
+        is_unnormalised, values, where, "are not log-probabilities: their exponentials do not sum to 1", row_name, sums
+    )
     return _apply_floor(values, floor)
 
 
@@ -133,14 +135,14 @@ def other_batch(once: NDArray[np.floating]) -> NDArray[np.int64]:
     return np.argsort(once[:, 0], kind="stable")[: (len(once) + 1) // 2]
 
 
-def check_asked_twice(once: Floats, again: Floats, where: str, remedy: str) -> None:
+def check_asked_twice(first: Floats, second: Floats, where: str, remedy: str) -> None:
     """Raise ValueError if two sets of log-probabilities of the same images differ.
 
     The second set should come from `other_batch`, so that the outputs of a model in training mode differ.
     """
-    apart = float(np.abs(np.exp(again) - np.exp(once)).max())
-    if apart > SAME:
-        raise ValueError(f"{where}: two evaluations of one image differ by {apart:.2g} in probability; {remedy}")
+    difference = float(np.abs(np.exp(second) - np.exp(first)).max())
+    if difference > SAME:
+        raise ValueError(f"{where}: two evaluations of one image differ by {difference:.2g} in probability; {remedy}")
 
 
 def check_class_order(values: Floats, labels: NDArray[np.int64], where: str, remedy: str) -> None:
@@ -179,22 +181,22 @@ def log_softmax(logits: Floats) -> Floats:
 
 
 def _refuse(
-    wrong: Any,  # (rows,) bool
+    is_refused: Any,  # (rows,) bool
     values: Floats,
     where: str,
-    what: str,
-    named: Callable[[int], str],
+    problem: str,
+    row_name: Callable[[int], str],
     sums: Floats | None = None,
 ) -> None:
-    if not wrong.any():
+    if not is_refused.any():
         return
-    first = int(wrong.argmax())
-    shown = ", ".join(f"{value:.6g}" for value in values[first, :6]) + (", ..." if values.shape[1] > 6 else "")
+    first = int(is_refused.argmax())
+    numbers = ", ".join(f"{value:.6g}" for value in values[first, :6]) + (", ..." if values.shape[1] > 6 else "")
     total = "" if sums is None else f" (sum {sums[first]:.6g})"
     why = "" if sums is None else _describe_rounding(values, float(np.abs(sums - 1).max()))
     raise ValueError(
-        f"{where}: the numbers of {named(first)} {what}: {shown}{total}; this applies to {int(wrong.sum())} of "
-        f"{len(wrong)} rows{why}"
+        f"{where}: the numbers of {row_name(first)} {problem}: {numbers}{total}; this applies to "
+        f"{int(is_refused.sum())} of {len(is_refused)} rows{why}"
     )
 
 
@@ -203,9 +205,9 @@ def _describe_rounding(values: Floats, apart: float) -> str:
     if not ((values >= 0) & (values <= 1)).all():
         return ""
     for places in range(1, FEW_PLACES + 1):
-        most = values.shape[1] * 0.5 * 10.0**-places
-        if np.allclose(values, np.round(values, places), rtol=0, atol=1e-9) and apart <= most + 1e-9:
-            decimals = f"{places} decimal{'s' if places > 1 else ''}, which changes a sum by up to {most:.2g}"
+        largest_change = values.shape[1] * 0.5 * 10.0**-places
+        if np.allclose(values, np.round(values, places), rtol=0, atol=1e-9) and apart <= largest_change + 1e-9:
+            decimals = f"{places} decimal{'s' if places > 1 else ''}, which changes a sum by up to {largest_change:.2g}"
             return f". They are printed with {decimals}: print eight, or return logits"
     return ""
 
@@ -224,7 +226,7 @@ COLUMN = re.compile(r"(p|logit|logp)(\d+)")
 class Outputs:
     """A model's outputs for each image, as returned: values (images, classes) and the names of their columns."""
 
-    sent: Sent
+    returned_table: Sent
     columns: tuple[str, ...]
     values: NDArray[np.float64]
     gives: Gives
@@ -232,7 +234,7 @@ class Outputs:
 
     @property
     def name(self) -> str:
-        return self.sent.name
+        return self.returned_table.name
 
     @property
     def classes(self) -> int:
@@ -245,7 +247,7 @@ class Outputs:
         A probability printed as 0 becomes half of the last printed place, or the smallest float32 if all places are
         printed. Raises ValueError if an image is missing.
         """
-        return self._read_answers(self.sent.rows(ids))
+        return self._read_answers(self.returned_table.rows(ids))
 
     def _read_answers(self, rows: NDArray[np.int64]) -> Answers:
         printed = self.resolution if self.gives == "probabilities" else 0.0
@@ -257,7 +259,7 @@ class Outputs:
             floor=max(FLOOR, printed / 2),
             # The rounding error of a number is at most half its last place, which is acceptable from three places.
             tolerance=max(TOLERANCE, self.classes * printed / 2 if printed < 0.002 else 0.0),
-            named=lambda row: f"image {self.sent.ids[rows[row]]!r}",
+            row_name=lambda row: f"image {self.returned_table.ids[rows[row]]!r}",
         )
 
 
@@ -288,35 +290,40 @@ def outputs_of(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabi
     return outputs
 
 
-def _columns(name: str, header: list[str], named: Sequence[str], gives: Gives) -> tuple[list[str], Gives]:
+def _columns(name: str, header: list[str], class_columns: Sequence[str], gives: Gives) -> tuple[list[str], Gives]:
     """Return the columns of the classes in order, or the list column, and their kind of outputs."""
-    if named:
-        named = spell_columns(named)
-        missing = [column for column in named if column not in header]
-        if missing or len(set(named)) < len(named) or len(named) < 2:
-            what = f"no column {missing[0]!r}" if missing else f"the classes {', '.join(named)}; name two or more, once"
-            raise ValueError(f"{name} has {what}; found {', '.join(header)}")
-        return list(named), gives
+    if class_columns:
+        class_columns = spell_columns(class_columns)
+        missing_columns = [column for column in class_columns if column not in header]
+        if missing_columns or len(set(class_columns)) < len(class_columns) or len(class_columns) < 2:
+            problem = (
+                f"no column {missing_columns[0]!r}"
+                if missing_columns
+                else f"the classes {', '.join(class_columns)}; name two or more, once"
+            )
+            raise ValueError(f"{name} has {problem}; found {', '.join(header)}")
+        return list(class_columns), gives
     lists = [column for column in header if column in LISTS]
-    ours = [column for column in header if COLUMN.fullmatch(column)]
-    unknown = [column for column in header if column not in (*lists, *ours, *IGNORED)]
+    numbered_columns = [column for column in header if COLUMN.fullmatch(column)]
+    unknown = [column for column in header if column not in (*lists, *numbered_columns, *IGNORED)]
     if unknown:
         raise ValueError(
             f"{name} has the unknown column {unknown[0]!r} ({len(unknown)} in total); expected image and p0, p1, ... "
             "or logit0, ... or logp0, ... or, in Parquet, a list column probabilities, logits or log_probabilities"
         )
-    if len(lists) == 1 and not ours:
+    if len(lists) == 1 and not numbered_columns:
         return lists, LISTS[lists[0]]
-    parts = [match.groups() for match in map(COLUMN.fullmatch, ours) if match]
+    parts = [match.groups() for match in map(COLUMN.fullmatch, numbered_columns) if match]
     kinds = {prefix for prefix, _ in parts}
     numbers = sorted(int(number) for _, number in parts)
     if lists or len(kinds) != 1 or len(numbers) < 2 or numbers != list(range(len(numbers))):
-        shown = ", ".join(column for column in header if column not in IGNORED) or "none"
+        listing = ", ".join(column for column in header if column not in IGNORED) or "none"
         raise ValueError(
-            f"{name} has the columns {shown}; expected one kind, numbered from 0 without gaps, for at least two classes"
+            f"{name} has the columns {listing}; expected one kind, numbered from 0 without gaps, for at least two "
+            "classes"
         )
     kind = kinds.pop()
-    by_number = {int(number): column for column, (_, number) in zip(ours, parts, strict=True)}
+    by_number = {int(number): column for column, (_, number) in zip(numbered_columns, parts, strict=True)}
     return [by_number[number] for number in numbers], PREFIXES[kind]
 
 
@@ -332,10 +339,12 @@ def _stack_lists(name: str, ids: Sequence[str], column: pa.ChunkedArray) -> NDAr
         raise ValueError(f"{name} has {column.type} in its list column; expected lists of numbers")
     rows = [None if numbers is None or None in numbers else numbers for numbers in column.to_pylist()]
     lengths = [None if numbers is None else len(numbers) for numbers in rows]
-    wrong = [row for row, length in enumerate(lengths) if length is None or length != lengths[0]]
-    if wrong:
-        first = ids[wrong[0]]
-        raise ValueError(f"{name}: the list of image {first!r} differs in length from the first; {len(wrong)} do")
+    invalid_rows = [row for row, length in enumerate(lengths) if length is None or length != lengths[0]]
+    if invalid_rows:
+        first = ids[invalid_rows[0]]
+        raise ValueError(
+            f"{name}: the list of image {first!r} differs in length from the first; {len(invalid_rows)} do"
+        )
     return np.array(rows, np.float64).reshape(len(rows), -1)
 
 

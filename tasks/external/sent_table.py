@@ -41,12 +41,12 @@ class Sent:
     name: str
     table: pa.Table
     ids: tuple[str, ...]
-    of: str = IMAGE  # the column of the ids
+    id_column: str = IMAGE  # the column of the ids
 
     @property
     def columns(self) -> list[str]:
         """The names of the columns other than the ids."""
-        return [column for column in self.table.column_names if column != self.of]
+        return [column for column in self.table.column_names if column != self.id_column]
 
     def column(self, name: str) -> pa.ChunkedArray:
         return self.table.column(name)
@@ -57,10 +57,12 @@ class Sent:
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """Return the rows of these ids. Raises ValueError if an id is missing."""
-        missing = [image for image in ids if image not in self._places]
-        if missing:
+        missing_ids = [image for image in ids if image not in self._places]
+        if missing_ids:
             check_sets(self.name, self.ids, ids)
-            raise ValueError(f"{self.name} has no row for {missing[0]!r}; {len(missing)} of {len(ids)} are missing")
+            raise ValueError(
+                f"{self.name} has no row for {missing_ids[0]!r}; {len(missing_ids)} of {len(ids)} are missing"
+            )
         return np.array([self._places[image] for image in ids], np.int64)
 
     @cached_property
@@ -72,12 +74,12 @@ HANDED_OUT = re.compile(r"([a-z]+-[0-9a-f]{8})[/-].+", re.DOTALL)  # an exported
 SHOWN = 3  # sets in a message
 
 
-def check_sets(name: str, sent: Iterable[str], asked: Iterable[str]) -> None:
+def check_sets(name: str, answered_ids: Iterable[str], exported_ids: Iterable[str]) -> None:
     """Raise ValueError if the table answers other sets of the same kind instead of the exported ones."""
-    answered, generated = _set_names(sent), _set_names(asked)
-    absent = [each for each in generated if each not in answered]
-    kinds = {_set_kind(each) for each in absent}
-    foreign = [each for each in answered if each not in generated and _set_kind(each) in kinds]
+    answered, generated = _set_names(answered_ids), _set_names(exported_ids)
+    absent = [set_name for set_name in generated if set_name not in answered]
+    kinds = {_set_kind(set_name) for set_name in absent}
+    foreign = [set_name for set_name in answered if set_name not in generated and _set_kind(set_name) in kinds]
     if foreign:
         raise ValueError(
             f"{name} answers {', '.join(foreign[:SHOWN])}, but these settings and this secret generate "
@@ -97,11 +99,11 @@ def _set_names(ids: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(match[1] for match in matches if match))
 
 
-def read_sent(file: File, what: str = "outputs", of: str = IMAGE) -> Sent:
+def read_sent(file: File, label: str = "outputs", id_column: str = IMAGE) -> Sent:
     """Read a table from a `.csv` or `.parquet` file; columns of a CSV are text, which preserves the printed digits.
 
-    `what` describes the content in error messages, and `of` is the column of the ids. Raises ValueError if the file
-    cannot be read, and for rows without an id or with a repeated one.
+    `label` describes the content in error messages, and `id_column` is the column of the ids. Raises ValueError if the
+    file cannot be read, and for rows without an id or with a repeated one.
     """
     suffix = PurePath(file.path).suffix.lower()
     path = expand_home(file.path)
@@ -110,20 +112,20 @@ def read_sent(file: File, what: str = "outputs", of: str = IMAGE) -> Sent:
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
     if suffix not in (".csv", ".parquet"):
-        raise ValueError(f"{what} are {file.path}; expected a .csv or a .parquet file")
-    name = f"{what} {file.path}"
+        raise ValueError(f"{label} are {file.path}; expected a .csv or a .parquet file")
+    name = f"{label} {file.path}"
     if suffix == ".csv" and size <= SMALL:  # text takes a few times its size in memory
         table = _csv(name, bytes_of(file))
     else:
         try:
             check_file_size(size, TIMES)
-            request = {"path": str(path), "digest": file.digest, "name": name, "most": most_bytes(size)}
+            request = {"path": str(path), "digest": file.digest, "name": name, "byte_limit": most_bytes(size)}
             table = read_table("tasks.external.sent_table:parse", **request)
         except TooLarge as error:
             raise ValueError(f"{name} cannot be read: {error}") from None
-    if of not in table.column_names:
-        raise ValueError(f"{name} has no column {of}; found {', '.join(table.column_names)}")
-    return Sent(name, table, _ids(name, table.column(of), of), of)
+    if id_column not in table.column_names:
+        raise ValueError(f"{name} has no column {id_column}; found {', '.join(table.column_names)}")
+    return Sent(name, table, _ids(name, table.column(id_column), id_column), id_column)
 
 
 def decimals(column: pa.ChunkedArray) -> NDArray[np.int64]:
@@ -165,17 +167,17 @@ def bare(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.utf8_trim_whitespace(column) if is_text(column) else column
 
 
-def _csv(name: str, held: bytes) -> pa.Table:
+def _csv(name: str, content: bytes) -> pa.Table:
     """Read every column as text, which preserves decimals and leading zeros of ids."""
     try:
-        text = read_delimited(held, (), KNOWN)
+        text = read_delimited(content, (), KNOWN)
         _once(name, [column for column in text.header if not is_row_number(column)])
         return text.table()
     except DelimitedTextError as error:
         raise ValueError(error.describe(name)) from None
 
 
-def parse(path: str, digest: str, name: str, most: int) -> pa.Table:
+def parse(path: str, digest: str, name: str, byte_limit: int) -> pa.Table:
     """Read a table and check its digest; runs in the child process of `tasks.worker.confined`."""
     file = File(path, digest)
     if PurePath(path).suffix.lower() == ".csv":
@@ -183,7 +185,7 @@ def parse(path: str, digest: str, name: str, most: int) -> pa.Table:
     if digest:
         pin(file)
     try:
-        table = unpack_parquet(path, None, most)
+        table = unpack_parquet(path, None, byte_limit)
     except (pa.ArrowException, OSError, TooLarge) as error:
         raise ValueError(f"{name} cannot be read: {' '.join(str(error).split())}") from None
     table = table.select([index for index, column in enumerate(table.column_names) if not is_row_number(column)])
@@ -203,16 +205,16 @@ def _once(name: str, header: Sequence[str]) -> None:
         raise ValueError(f"{name} has two columns {twice[0]!r}")
 
 
-def _ids(name: str, column: pa.ChunkedArray, of: str) -> tuple[str, ...]:
+def _ids(name: str, column: pa.ChunkedArray, id_column: str) -> tuple[str, ...]:
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        raise ValueError(f"{name} has {column.type} in its column {of}; expected text")
+        raise ValueError(f"{name} has {column.type} in its column {id_column}; expected text")
     ids: list[str | None] = column.to_pylist()
     if not ids:
         raise ValueError(f"{name} has no rows")
     if None in ids:
-        raise ValueError(f"{name} has no {of} in row {ids.index(None)}; {ids.count(None)} rows have none")
-    seen: set[str | None] = set()
-    twice = [image for image in ids if image in seen or seen.add(image)]  # type: ignore[func-returns-value]
+        raise ValueError(f"{name} has no {id_column} in row {ids.index(None)}; {ids.count(None)} rows have none")
+    earlier_ids: set[str | None] = set()
+    twice = [image for image in ids if image in earlier_ids or earlier_ids.add(image)]  # type: ignore[func-returns-value]
     if twice:
         raise ValueError(f"{name} has more than one row for {twice[0]!r}; {len(twice)} rows repeat an id")
     return tuple(str(image) for image in ids)
@@ -224,13 +226,19 @@ def _numbers(name: str, ids: Sequence[str], label: str, column: pa.ChunkedArray)
     try:
         values = np.array(pc.cast(bare(column), pa.float64()).to_numpy(), np.float64)
     except pa.ArrowException:
-        wrong = [row for row, value in enumerate(column.to_pylist()) if value is not None and not _is_number(value)]
-        first = column[wrong[0]].as_py() if wrong else column.type
-        where = f" of image {ids[wrong[0]]!r}" if wrong else ""
-        raise ValueError(f"{name}: {first!s}{where} in column {label} is not a number; {len(wrong)} are not") from None
-    missing = np.flatnonzero(column.is_null().to_numpy())
-    if len(missing):
-        raise ValueError(f"{name}: image {ids[missing[0]]!r} has no value in column {label}; {len(missing)} have none")
+        invalid_rows = [
+            row for row, value in enumerate(column.to_pylist()) if value is not None and not _is_number(value)
+        ]
+        first = column[invalid_rows[0]].as_py() if invalid_rows else column.type
+        where = f" of image {ids[invalid_rows[0]]!r}" if invalid_rows else ""
+        raise ValueError(
+            f"{name}: {first!s}{where} in column {label} is not a number; {len(invalid_rows)} are not"
+        ) from None
+    missing_rows = np.flatnonzero(column.is_null().to_numpy())
+    if len(missing_rows):
+        raise ValueError(
+            f"{name}: image {ids[missing_rows[0]]!r} has no value in column {label}; {len(missing_rows)} have none"
+        )
     return values
 
 
@@ -249,13 +257,13 @@ EMBEDDING = "embedding"
 class SentEmbeddings:
     """The embeddings of a table, (rows, d) float32, and the ids of the rows."""
 
-    sent: Sent
+    returned_table: Sent
     values: NDArray[np.float32]
 
     def select(self, images: Sequence[str]) -> NDArray[np.float32]:
         """Return the embeddings of these images, in this order. Raises ValueError if one is missing."""
-        chosen: NDArray[np.float32] = self.values[self.sent.rows(images)]
-        return chosen
+        embeddings: NDArray[np.float32] = self.values[self.returned_table.rows(images)]
+        return embeddings
 
 
 def read_embeddings(file: File) -> SentEmbeddings:
@@ -266,41 +274,41 @@ def read_embeddings(file: File) -> SentEmbeddings:
     """
     if PurePath(file.path).suffix.lower() != ".parquet":
         raise ValueError(f"embeddings are {file.path}; expected a .parquet file")
-    sent = read_sent(file, "embeddings")
-    if EMBEDDING not in sent.columns:
-        columns = ", ".join(sent.columns) or "only image"
-        raise ValueError(f"{sent.name} has no column {EMBEDDING}; found {columns}")
-    return SentEmbeddings(sent, _embedding_values(sent, sent.column(EMBEDDING)))
+    returned_table = read_sent(file, "embeddings")
+    if EMBEDDING not in returned_table.columns:
+        columns = ", ".join(returned_table.columns) or "only image"
+        raise ValueError(f"{returned_table.name} has no column {EMBEDDING}; found {columns}")
+    return SentEmbeddings(returned_table, _embedding_values(returned_table, returned_table.column(EMBEDDING)))
 
 
-def _embedding_values(sent: Sent, column: pa.ChunkedArray) -> NDArray[np.float32]:
+def _embedding_values(returned_table: Sent, column: pa.ChunkedArray) -> NDArray[np.float32]:
     """Return the lists of a column as an array (n, d)."""
     kind = column.type
     number = kind.value_type if is_list(kind) else None
     if number is None or not (pa.types.is_floating(number) or pa.types.is_integer(number)):
-        raise ValueError(f"{sent.name} has {kind} in its column {EMBEDDING}; expected lists of numbers")
+        raise ValueError(f"{returned_table.name} has {kind} in its column {EMBEDDING}; expected lists of numbers")
     rows = column.cast(pa.large_list(number)).combine_chunks()  # offsets may exceed 32 bits
     lengths = pc.list_value_length(rows).to_numpy(zero_copy_only=False)
     if rows.null_count:
-        first = sent.ids[int(np.argmax(np.isnan(lengths)))]
-        raise ValueError(f"{sent.name}: image {first!r} has no embedding; {rows.null_count} have none")
+        first = returned_table.ids[int(np.argmax(np.isnan(lengths)))]
+        raise ValueError(f"{returned_table.name}: image {first!r} has no embedding; {rows.null_count} have none")
     width = int(lengths[0])
-    other = np.flatnonzero(lengths != width)
-    if len(other) or not width:
-        at = int(other[0]) if len(other) else 0
+    different_rows = np.flatnonzero(lengths != width)
+    if len(different_rows) or not width:
+        row = int(different_rows[0]) if len(different_rows) else 0
         raise ValueError(
-            f"{sent.name}: the embedding of {sent.ids[at]!r} has {int(lengths[at])} numbers, but that of "
-            f"{sent.ids[0]!r} has {width}; expected the same length of at least one for all"
+            f"{returned_table.name}: the embedding of {returned_table.ids[row]!r} has {int(lengths[row])} numbers, but "
+            f"that of {returned_table.ids[0]!r} has {width}; expected the same length of at least one for all"
         )
     with np.errstate(over="ignore"):
         # Missing numbers become NaN.
         flat = pc.cast(pc.list_flatten(rows), pa.float64() if pa.types.is_integer(number) else number)
-        found: NDArray[np.float32] = np.asarray(flat.to_numpy(zero_copy_only=False), np.float32)
-    table = found.reshape(len(rows), width)
-    wrong = np.flatnonzero(~np.isfinite(table).all(axis=1))
-    if len(wrong):
+        flat_values: NDArray[np.float32] = np.asarray(flat.to_numpy(zero_copy_only=False), np.float32)
+    table = flat_values.reshape(len(rows), width)
+    invalid_rows = np.flatnonzero(~np.isfinite(table).all(axis=1))
+    if len(invalid_rows):
         raise ValueError(
-            f"{sent.name}: the embedding of {sent.ids[wrong[0]]!r} has a number that is missing or not finite, as "
-            f"have {len(wrong)} of {len(table)} embeddings"
+            f"{returned_table.name}: the embedding of {returned_table.ids[invalid_rows[0]]!r} has a number that is "
+            f"missing or not finite, as have {len(invalid_rows)} of {len(table)} embeddings"
         )
     return table

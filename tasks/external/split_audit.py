@@ -97,8 +97,8 @@ def audit(model: Any, members: Any, nonmembers: Any, *, batch: int = BATCH, seed
     blind_auc, blind_p = blind_control((inside.images, inside.labels), (outside.images, outside.labels), seed)
     rates = tuple(low_rates(first, second, seed))
     notes = (*inside.notes, *outside.notes)
-    found = answer(auc, blind_auc, blind_p)
-    return SplitAudit(found, auc, rates, blind_auc, blind_p, len(first), len(second), notes)
+    finding = answer(auc, blind_auc, blind_p)
+    return SplitAudit(finding, auc, rates, blind_auc, blind_p, len(first), len(second), notes)
 
 
 def answer(auc: Estimate, blind_auc: Estimate, blind_p: float) -> Answer:
@@ -163,9 +163,14 @@ def interval_of_area(area: float, positive: int, negative: int) -> Estimate:
     half, pairs = (positive + negative) / 2, positive * negative
     z = float(stats.norm.ppf(0.975))
 
-    def excess(at: float) -> float:
-        variance = at * (1 - at) / pairs * (1 + (half - 1) * ((1 - at) / (2 - at) + at / (1 + at)))
-        return (area - at) ** 2 - z**2 * variance
+    def excess(trial_area: float) -> float:
+        variance = (
+            trial_area
+            * (1 - trial_area)
+            / pairs
+            * (1 + (half - 1) * ((1 - trial_area) / (2 - trial_area) + trial_area / (1 + trial_area)))
+        )
+        return (area - trial_area) ** 2 - z**2 * variance
 
     inner = min(max(area, 1e-12), 1 - 1e-12)  # the variance vanishes at 0 and 1, which are not limits of the interval
     low = 0.0 if area <= 0 else float(optimize.brentq(excess, 0.0, inner))
@@ -182,21 +187,21 @@ def low_rates(members: Floats, nonmembers: Floats, seed: int) -> Iterator[LowRat
     order = seeds.generator(seed, "threshold").permutation(len(nonmembers))
     setting, trying = np.sort(nonmembers[order[::2]])[::-1], nonmembers[order[1::2]]
     for rate in RATES:
-        place = math.floor(rate * (len(setting) + 1))
-        if place:
-            above = ((int((scores > setting[place - 1]).sum()), len(scores)) for scores in (members, trying))
+        rank = math.floor(rate * (len(setting) + 1))
+        if rank:
+            above = ((int((scores > setting[rank - 1]).sum()), len(scores)) for scores in (members, trying))
             yield LowRate(rate, *(statistics.exact_proportion(*counts) for counts in above))
 
 
 def blind_control(inside: Records, outside: Records, seed: int) -> tuple[Estimate, float]:
     """Test whether the sets can be distinguished without the model: `blind_areas` of a sample of each."""
     stream = seeds.generator(seed, "blind control")
-    drawn = [stream.permutation(len(labels))[:MOST_BLIND] for _, labels in (inside, outside)]
+    samples = [stream.permutation(len(labels))[:MOST_BLIND] for _, labels in (inside, outside)]
     features = _blind_features(
-        np.concatenate([images[rows] for (images, _), rows in zip((inside, outside), drawn, strict=True)]),
-        np.concatenate([labels[rows] for (_, labels), rows in zip((inside, outside), drawn, strict=True)]),
+        np.concatenate([images[rows] for (images, _), rows in zip((inside, outside), samples, strict=True)]),
+        np.concatenate([labels[rows] for (_, labels), rows in zip((inside, outside), samples, strict=True)]),
     )
-    return blind_areas(features, len(drawn[0]), seed)
+    return blind_areas(features, len(samples[0]), seed)
 
 
 def blind_areas(features: Floats, members: int, seed: int) -> tuple[Estimate, float]:
@@ -207,20 +212,20 @@ def blind_areas(features: Floats, members: int, seed: int) -> tuple[Estimate, fl
     """
     from scipy import stats
 
-    others = len(features) - members
+    nonmembers = len(features) - members
     member = np.arange(len(features)) < members
-    place = np.concatenate([np.arange(members), np.arange(others)])
+    position = np.concatenate([np.arange(members), np.arange(nonmembers)])
     areas, p_values = [], []
     for classifier in _blind_classifiers(seed, min(features.shape[1], len(features) // 2 - 1)):
-        both = []
+        half_areas = []
         for half in (0, 1):
-            learn, trial = place % 2 == half, place % 2 != half
+            learn, trial = position % 2 == half, position % 2 != half
             classifier.fit(features[learn], member[learn])
             scores, side = classifier.predict_proba(features[trial])[:, 1], member[trial]
-            both.append(area_under_curve(scores[side], scores[~side]))
+            half_areas.append(area_under_curve(scores[side], scores[~side]))
             p_values.append(float(stats.mannwhitneyu(scores[side], scores[~side], alternative="greater").pvalue))
-        areas.append(float(np.mean(both)))
-    return interval_of_area(max(areas), members, others), min(1.0, len(p_values) * min(p_values))
+        areas.append(float(np.mean(half_areas)))
+    return interval_of_area(max(areas), members, nonmembers), min(1.0, len(p_values) * min(p_values))
 
 
 def _blind_features(images: Array, labels: NDArray[np.int64]) -> Floats:
@@ -233,8 +238,8 @@ def _blind_features(images: Array, labels: NDArray[np.int64]) -> Floats:
     )
 
 
-def _blind_classifiers(seed: int, most: int) -> Sequence[Any]:
-    """Return a linear classifier of at most `most` components, and a random forest."""
+def _blind_classifiers(seed: int, max_components: int) -> Sequence[Any]:
+    """Return a linear classifier of at most `max_components` components, and a random forest."""
     from sklearn.decomposition import PCA
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
@@ -242,6 +247,6 @@ def _blind_classifiers(seed: int, most: int) -> Sequence[Any]:
     from sklearn.preprocessing import StandardScaler
 
     state = seeds.derive(seed, "classifiers") % 2**32
-    components = PCA(min(COMPONENTS, most), random_state=state)
+    components = PCA(min(COMPONENTS, max_components), random_state=state)
     linear = make_pipeline(StandardScaler(), components, LogisticRegression(max_iter=1000))
     return linear, RandomForestClassifier(TREES, min_samples_leaf=3, random_state=state)

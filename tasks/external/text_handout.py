@@ -58,30 +58,30 @@ def write_records(
     describes the requested columns. The bytes depend on the records and these arguments only. The folder may exist if
     it contains the same files or a part of them; otherwise DatasetError is raised before any file is written.
     """
-    given = list(sets)
-    check_names([name for name, _ in given], "records", taken=(README, RECORDS))
-    empty = [name for name, records in given if not len(records)]
+    named_sets = list(sets)
+    check_names([name for name, _ in named_sets], "records", reserved_names=(README, RECORDS))
+    empty = [name for name, records in named_sets if not len(records)]
     if empty:
         raise DatasetError(f"set {empty[0]!r} has no records")
-    rows = [(id_, name, row) for name, records in given for row, id_ in enumerate(records.ids)]
+    rows = [(id_, name, row) for name, records in named_sets for row, id_ in enumerate(records.ids)]
     sets_of: dict[str, str] = {}
     for id_, name, _ in rows:
         if id_ in sets_of:
             raise DatasetError(f"sets {sets_of[id_]!r} and {name!r} both have a record {id_!r}; ids must differ")
         sets_of[id_] = name
-    held = [(f"{name}{RECORD_SUFFIX}", _record_lines(records)) for name, records in given]
-    files = ", ".join(name for name, _ in held)
+    files = [(f"{name}{RECORD_SUFFIX}", _record_lines(records)) for name, records in named_sets]
+    file_names = ", ".join(name for name, _ in files)
     promised = promise("records", commitment, draw)
     text = RECORD_TEXT.format(
-        files=files,
+        files=file_names,
         count=len(rows),
         promise=f"\n{promised.rstrip()}\n" if promised else "",
         columns=columns or "the requested columns",
         formats="CSV or Parquet" if columns else "CSV, JSON Lines or Parquet",
     )
-    held.append((README, text.encode()))
-    held.append((RECORDS, write_csv(rows)))
-    write_all(folder, held)
+    files.append((README, text.encode()))
+    files.append((RECORDS, write_csv(rows)))
+    write_all(folder, files)
     return table_of_rows(SCHEMA, rows)
 
 
@@ -93,9 +93,9 @@ def _record_lines(records: Records) -> bytes:
 LISTED, FOLDER, PREDICTIONS = "questions.csv", "questions", "predictions"
 SUFFIX: Mapping[Form, str] = {"squad": ".json", "drop": ".json", "records": ".jsonl"}
 CONTENT: Mapping[Form, Callable[[ProbeQuestions], bytes]] = {
-    "squad": lambda asked: write_squad(asked.questions, answered=False),
-    "drop": lambda asked: write_drop(asked.questions, answered=False),
-    "records": lambda asked: _record_lines(records_of(asked.questions)),
+    "squad": lambda probes: write_squad(probes.questions, answered=False),
+    "drop": lambda probes: write_drop(probes.questions, answered=False),
+    "records": lambda probes: _record_lines(records_of(probes.questions)),
 }
 FORMAT: Mapping[Form, str] = {
     "squad": 'They are in the format of SQuAD v1.1, with an empty list "answers".',
@@ -150,21 +150,25 @@ def write_questions(
     the questions and the commitment only. All sets have one format. The folder may exist if it contains the same files
     or a part of them; otherwise DatasetError is raised before any file is written.
     """
-    given = list(sets)
-    check_names([name for name, _ in given], "questions", taken=())
-    empty = [name for name, asked in given if not asked.questions]
+    named_sets = list(sets)
+    check_names([name for name, _ in named_sets], "questions", reserved_names=())
+    empty = [name for name, probe_questions in named_sets if not probe_questions.questions]
     if empty:
         raise DatasetError(f"set {empty[0]!r} has no questions")
-    (form,) = {asked.form for _, asked in given}
-    rows = [(each.id, name, row) for name, asked in given for row, each in enumerate(asked.questions)]
-    files = {f"{FOLDER}/{name}{SUFFIX[form]}": CONTENT[form](asked) for name, asked in given}
+    (form,) = {probe_questions.form for _, probe_questions in named_sets}
+    rows = [
+        (question.id, name, row)
+        for name, probe_questions in named_sets
+        for row, question in enumerate(probe_questions.questions)
+    ]
+    files = {f"{FOLDER}/{name}{SUFFIX[form]}": CONTENT[form](probe_questions) for name, probe_questions in named_sets}
     promised = promise("questions", commitment, draw)
     about = QUESTION_TEXT.format(
         folder=FOLDER,
         files=_indent_names(files),
         format=FORMAT[form],
         predictions=PREDICTIONS,
-        returned=_indent_names(f"{PREDICTIONS}/{name}.json" for name, _ in given),
+        returned=_indent_names(f"{PREDICTIONS}/{name}.json" for name, _ in named_sets),
         answer=ANSWER[form],
         example=rows[0][0],
         listed=LISTED,

@@ -30,26 +30,26 @@ from tasks.user_code.loaded import UncoveredImport, watch_imports
 
 
 def load_weights(
-    model: ModelFile, held: bytes, module: torch.nn.Module, place: torch.device
+    model: ModelFile, model_bytes: bytes, module: torch.nn.Module, target_device: torch.device
 ) -> Callable[[Tensor], Any]:
     """Load the weights of the file into the network, in evaluation mode."""
     network = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     left_out = _classifier_names(module) if model.timm is not None else None
     where = f"model {model.name}: {model.path}"
-    saved, found = _read_weights(model, held)
+    saved, mappings = _read_weights(model, model_bytes)
     try:
-        chosen = choose_weights(where, network, found, model.part, left_out)
+        state_dict = choose_weights(where, network, mappings, model.part, left_out)
         if saved is not None:
-            chosen = {name: read_tensor(saved, tensor) for name, tensor in chosen.items()}
+            state_dict = {name: read_tensor(saved, tensor) for name, tensor in state_dict.items()}
     except Unreadable as error:
         raise ValueError(f"{where} cannot be read: {error}") from None
     try:
-        module.load_state_dict(chosen)
+        module.load_state_dict(state_dict)
     except Exception as error:
         network_name = "the factory's network" if model.timm is None else f"timm's {model.timm}"
         reason = " ".join(_lines(error))[:LONGEST]
         raise ValueError(f"model {model.name}: the weights do not fit {network_name}: {reason}") from None
-    return module.to(place).eval()
+    return module.to(target_device).eval()
 
 
 def make_network(model: ModelFile, shape: tuple[int, int, int], classes: int | None) -> torch.nn.Module:
@@ -113,8 +113,8 @@ def _classifier_names(module: Any) -> Callable[[str], bool] | None:
     """Return a test for names of the classifier that timm's network was made without; None if it has one."""
     if module.num_classes:
         return None
-    named = module.default_cfg.get("classifier") or ()
-    prefixes = tuple(f"{name}." for name in ((named,) if isinstance(named, str) else named))
+    classifier = module.default_cfg.get("classifier") or ()
+    prefixes = tuple(f"{name}." for name in ((classifier,) if isinstance(classifier, str) else classifier))
 
     def is_of_classifier(name: str) -> bool:
         return name.startswith(prefixes)
@@ -122,64 +122,64 @@ def _classifier_names(module: Any) -> Callable[[str], bool] | None:
     return is_of_classifier
 
 
-def _read_weights(model: ModelFile, held: bytes) -> tuple[SavedFile | None, list[Weights]]:
+def _read_weights(model: ModelFile, model_bytes: bytes) -> tuple[SavedFile | None, list[Weights]]:
     """Return the mappings of tensors in a file of weights, and the file if its tensors are only described."""
     suffix = PurePath(model.path).suffix.lower()
     if suffix == ".npz":
-        return None, [Weights("", _npz(model, held))]
+        return None, [Weights("", _npz(model, model_bytes))]
     if suffix == ".safetensors":
-        return None, [Weights("", _safetensors(model, held))]
-    return _saved(model, held)
+        return None, [Weights("", _safetensors(model, model_bytes))]
+    return _saved(model, model_bytes)
 
 
-def _saved(model: ModelFile, held: bytes) -> tuple[SavedFile | None, list[Weights]]:
+def _saved(model: ModelFile, model_bytes: bytes) -> tuple[SavedFile | None, list[Weights]]:
     """Return the mappings of tensors in a state dict or checkpoint.
 
     torch reads a file that contains only tensors and plain containers. From other files, only the tensors are read,
     without importing the names in their pickles.
     """
     where = f"model {model.name}: {model.path}"
-    if not holds_tensors_alone(held):
+    if not holds_tensors_alone(model_bytes):
         try:
-            saved = open_saved(held)
+            saved = open_saved(model_bytes)
         except Unreadable as error:
             raise ValueError(f"{where} cannot be read: {error}") from None
-        found = find_weights(saved.contents, is_stored_tensor)
-        if not found:
+        mappings = find_weights(saved.contents, is_stored_tensor)
+        if not mappings:
             raise ValueError(no_weights(model.name, model.path, saved.contents))
-        return saved, found
+        return saved, mappings
     try:
-        contents = torch.load(io.BytesIO(held), map_location="cpu", weights_only=True)
+        contents = torch.load(io.BytesIO(model_bytes), map_location="cpu", weights_only=True)
     except Exception as error:
         raise ValueError(f"{where} cannot be read: {one_line(error)}") from None
-    found = find_weights(contents, is_tensor)
-    if not found:
+    mappings = find_weights(contents, is_tensor)
+    if not mappings:
         raise ValueError(f"{where} contains no weights by name: {describe_contents(contents, is_tensor)}")
-    return None, found
+    return None, mappings
 
 
 def is_tensor(value: Any) -> bool:
     return isinstance(value, Tensor)
 
 
-def _npz(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
+def _npz(model: ModelFile, model_bytes: bytes) -> Mapping[str, Tensor]:
     try:
-        with np.load(io.BytesIO(held), allow_pickle=False) as arrays:
+        with np.load(io.BytesIO(model_bytes), allow_pickle=False) as arrays:
             return {name: torch.from_numpy(arrays[name].copy()) for name in arrays.files}
     except Exception as error:
         raise ValueError(f"model {model.name}: {model.path} is not a .npz of numbers: {one_line(error)}") from None
 
 
-def _safetensors(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
+def _safetensors(model: ModelFile, model_bytes: bytes) -> Mapping[str, Tensor]:
     from safetensors.torch import load
 
     try:
-        return load(held)
+        return load(model_bytes)
     except Exception as error:
         raise ValueError(f"model {model.name}: {model.path} is not a valid .safetensors: {one_line(error)}") from None
 
 
-def load_classifier(name: str, held: Mapping[str, bytes], place: torch.device) -> Callable[[Tensor], Any]:
+def load_classifier(name: str, contents: Mapping[str, bytes], target_device: torch.device) -> Callable[[Tensor], Any]:
     """Load a classifier in evaluation mode, from images (n, c, h, w) to outputs of transformers, including logits.
 
     Raises ValueError if transformers cannot read it, or if weights are missing, which transformers would initialise at
@@ -190,7 +190,7 @@ def load_classifier(name: str, held: Mapping[str, bytes], place: torch.device) -
     except ImportError:
         raise ValueError(f"model {name} needs {TRANSFORMERS.advice}") from None
     with tempfile.TemporaryDirectory() as folder, silence_transformers(), torch.random.fork_rng(devices=[]):
-        for file, content in held.items():  # only the pinned files of the folder
+        for file, content in contents.items():  # only the pinned files of the folder
             (Path(folder) / file).write_bytes(drop_wrappers(file, content))
         try:
             module, info = AutoModelForImageClassification.from_pretrained(
@@ -202,12 +202,12 @@ def load_classifier(name: str, held: Mapping[str, bytes], place: torch.device) -
                 output_loading_info=True,
             )
         except Exception as error:
-            told = one_line(error).replace(folder, "the folder")
-            raise ValueError(f"model {name} cannot be read by transformers: {told}") from None
+            reason = one_line(error).replace(folder, "the folder")
+            raise ValueError(f"model {name} cannot be read by transformers: {reason}") from None
     lacking = sorted(map(str, info["missing_keys"]))
     if lacking:
         raise ValueError(f"model {name} lacks {len(lacking)} of its weights, such as {lacking[0]}")
-    module.to(place).eval()
+    module.to(target_device).eval()
 
     def classify(images: Tensor) -> Any:
         return module(pixel_values=images, return_dict=True)

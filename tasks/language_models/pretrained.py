@@ -167,7 +167,7 @@ def prepare_model(config: Tuning, texts: Iterable[str], device: torch.device) ->
     spread = spread_over_gpus(config.model, device, is_private=config.privacy is not None)
     model = _make_model(config, texts, device, config.dropout, spread)
     if config.adaptation == "lora":
-        with drawn_from(config.seed, "adapters", place=device), silence_transformers():
+        with drawn_from(config.seed, "adapters", device=device), silence_transformers():
             _add_adapters(model.module, config)
     if not spread:
         model.module.to(device)
@@ -189,7 +189,7 @@ def load_reader(config: Reader, device: torch.device) -> SequenceModel:
 def _make_model(
     config: Reader, texts: Iterable[str], device: torch.device, dropout: float, spread: Mapping[str, Any]
 ) -> SequenceModel:
-    with drawn_from(config.seed, "initial weights", place=device), silence_transformers():
+    with drawn_from(config.seed, "initial weights", device=device), silence_transformers():
         if config.model.tiny_sizes is None:
             module, tokenizer = load_model(config, dropout, spread)
         else:

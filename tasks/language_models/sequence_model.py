@@ -274,20 +274,20 @@ class DecodedAnswers:
     """Answers that grow by one token per step until all have ended."""
 
     count: int
-    most: int
+    limit: int
     end: int
-    place: torch.device
+    device: torch.device
 
     def __post_init__(self) -> None:
         self._tokens: list[Tensor] = []
-        self._ended = torch.zeros(self.count, dtype=torch.bool, device=self.place)
+        self._ended = torch.zeros(self.count, dtype=torch.bool, device=self.device)
 
     def add(self, logits: Tensor) -> bool:
         """Add the most likely tokens by their logits, (answers, tokens); return whether all answers are complete."""
         likeliest = logits.argmax(-1)
         self._tokens.append(likeliest)
         self._ended |= likeliest == self.end
-        return len(self._tokens) == self.most or bool(self._ended.all())
+        return len(self._tokens) == self.limit or bool(self._ended.all())
 
     @property
     def last(self) -> Tensor:

@@ -239,7 +239,7 @@ class FineTuner:
         self.tokens = 0
         for state in self.optimiser.state.values():
             state["step"] = self.steps  # also after continuing from a state
-        with drawn_from(self.config.seed, "dropout", epoch, place=self.model.device):
+        with drawn_from(self.config.seed, "dropout", epoch, device=self.model.device):
             for rows in self._minibatches(self.lengths, epoch):
                 loss, count = self._step(rows, targets)
                 self.tokens += count

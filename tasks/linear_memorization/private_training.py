@@ -56,7 +56,7 @@ class Stack:
     y: Tensor  # (trainings, samples, features)
     fresh_x: Tensor  # like x and y, for validation
     fresh_y: Tensor
-    kept: Tensor  # (trainings, samples), uniform on [0, 1): x_i is kept below the probability
+    keep_draws: Tensor  # (trainings, samples), uniform on [0, 1): x_i is kept below the probability
     replaced: Tensor  # (trainings, samples), shift of the index of a replaced x_i
     output_noise: Tensor  # (trainings, 1 + features), density proportional to exp(-|b|)
     step_noise: Tensor  # (trainings, steps, 1 + features), standard normal
@@ -182,7 +182,7 @@ def sensitivity(config: Private) -> float:
 
 def _randomised_response_weights(config: Private, stack: Stack, epsilon: float) -> Tensor:
     """Return the final weights of training on randomised x, (trainings, 1 + features)."""
-    responses = randomised_response(stack.x, stack.kept, stack.replaced, epsilon, config.values)
+    responses = randomised_response(stack.x, stack.keep_draws, stack.replaced, epsilon, config.values)
     return least_norm(torch.cat([_level_values(config, responses)[..., None], stack.y], -1))
 
 

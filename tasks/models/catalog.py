@@ -131,8 +131,12 @@ def autoencoder_growth(shape: Shape, width: float) -> tuple[float, float]:
     """How many times the work of its published width the autoencoder takes: a step of training; to decode a code."""
     if width == 1:
         return 1.0, 1.0
-    (trained, decoded), (published, published_decoder) = (_autoencoder(shape, each) for each in (width, 1.0))
-    return _relative_time(trained / published), _relative_time(decoded / published_decoder)
+    (training_work, decoding_work), (published_training_work, published_decoding_work) = (
+        _autoencoder(shape, factor) for factor in (width, 1.0)
+    )
+    return _relative_time(training_work / published_training_work), _relative_time(
+        decoding_work / published_decoding_work
+    )
 
 
 def _relative_time(products: float) -> float:
@@ -185,11 +189,13 @@ def check(name: str, regularisers: Regularisers = PLAIN, width: float = 1.0) -> 
         raise ValueError(f"network is {name!r}; it must be {Network.choices}")
     _check_width("network", name, width, CLASSIFIERS)
     options = OPTIONS.get(name, frozenset())
-    asked = {field.name for field in dataclasses.fields(regularisers) if getattr(regularisers, field.name)}
-    refused = sorted(asked - options)
+    requested_options = {field.name for field in dataclasses.fields(regularisers) if getattr(regularisers, field.name)}
+    refused = sorted(requested_options - options)
     if refused:
-        taken = ", ".join(sorted(options)) or "none"
-        raise ValueError(f"{refused[0]} is on, but {name} has no such option; its regularisers are: {taken}")
+        supported_options = ", ".join(sorted(options)) or "none"
+        raise ValueError(
+            f"{refused[0]} is on, but {name} has no such option; its regularisers are: {supported_options}"
+        )
 
 
 DENSITY_DESCRIPTIONS: Mapping[str, str] = {

@@ -43,7 +43,7 @@ class Named(PinnedName):
             raise ValueError(f"network {self.name!r} has no digest yet; pin it before planning")
         return f"{Factory.parse(self.name).function}@{digest_in_keys(self.digest)}"
 
-    def pin(self, known: MutableMapping[str, str]) -> Self:  # noqa: ARG002 - a source is short
+    def pin(self, known_digests: MutableMapping[str, str]) -> Self:  # noqa: ARG002 - a source is short
         """Return the model with the digest of its source, if it is a user's. Raises ValueError if it does not exist."""
         return pin(self)
 
@@ -60,15 +60,15 @@ def is_own(name: str) -> bool:
     return ":" in name
 
 
-def pin(named: T) -> T:
+def pin(model: T) -> T:
     """Return the model with the current digest of its source, if it is a user's.
 
     Raises ValueError if it does not exist or differs from the pinned one.
     """
-    if is_own(named.name):
-        return replace(named, digest=_pin_factory(Factory.parse(str(named))).digest)
-    named.check()
-    return named
+    if is_own(model.name):
+        return replace(model, digest=_pin_factory(Factory.parse(str(model))).digest)
+    model.check()
+    return model
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,14 @@ class Factory:
     digest: str = ""
 
     @classmethod
-    def parse(cls, text: str, what: str = "network") -> Factory:
+    def parse(cls, text: str, noun: str = "network") -> Factory:
         """ValueError unless the text is `package.module:factory` or `package.module:factory@digest`."""
-        path, at, digest = text.partition("@")
+        path, separator, digest = text.partition("@")
         module, _, function = path.partition(":")
-        if not (all(part.isidentifier() for part in (*module.split("."), function)) and bool(at) == bool(digest)):
-            raise ValueError(f"{what} is {text!r}; write your own model as package.module:factory")
+        if not (
+            all(part.isidentifier() for part in (*module.split("."), function)) and bool(separator) == bool(digest)
+        ):
+            raise ValueError(f"{noun} is {text!r}; write your own model as package.module:factory")
         return cls(module, function, digest)
 
     def __str__(self) -> str:
@@ -101,11 +103,11 @@ def check_digest(factory: Factory, files: Mapping[str, SourceFile]) -> str:
     """The digest of a factory's files; ValueError where a digest given already is another."""
     digest = digest_of_files(files.values())
     if factory.digest and digest_in_keys(factory.digest) != digest_in_keys(digest):
-        named = sorted(files)[:NAMED]
-        more = f" and {len(files) - len(named)} more" if len(files) > len(named) else ""
+        file_names = sorted(files)[:NAMED]
+        more = f" and {len(files) - len(file_names)} more" if len(files) > len(file_names) else ""
         raise ValueError(
             f"network {factory.module}:{factory.function} is not the one that was pinned: its source has digest "
-            f"{digest}, not {factory.digest}; its files are {', '.join(named)}{more}"
+            f"{digest}, not {factory.digest}; its files are {', '.join(file_names)}{more}"
         )
     return digest
 

@@ -166,12 +166,12 @@ def _log_weights(
     of_codes += 0.5 * log_variance.sum(-1, dtype=torch.float64)[:, :, None]
     codes = z.to(next(iter(decoder.tensors.values())).dtype)
 
-    def some(points: slice, samples: slice) -> Tensor:
-        chosen = codes[:, points, samples]
-        likelihood = vae.decode(decoder, chosen.flatten(1, 2)).log_p(x[:, points])
-        return likelihood.view(chosen.shape[:3]) + of_codes[:, points, samples]
+    def weights_of(points: slice, samples: slice) -> Tensor:
+        selected_codes = codes[:, points, samples]
+        likelihood = vae.decode(decoder, selected_codes.flatten(1, 2)).log_p(x[:, points])
+        return likelihood.view(selected_codes.shape[:3]) + of_codes[:, points, samples]
 
-    return some
+    return weights_of
 
 
 def mean_of(log_values: Callable[[slice], Tensor], count: int, at_once: int) -> tuple[Tensor, Tensor]:
@@ -191,11 +191,11 @@ def mean_of(log_values: Callable[[slice], Tensor], count: int, at_once: int) -> 
     return total - math.log(count), (2 * total - squares).exp().masked_fill(total == -math.inf, 0.0)
 
 
-def fitting(place: torch.device, models: int, n: int, samples: int, vae: Vae) -> Chunk:
+def fitting(target_device: torch.device, models: int, n: int, samples: int, vae: Vae) -> Chunk:
     """The chunk for this device: one that fits a processor's cache, or fills a GPU within its free memory."""
-    if place.type != "cuda":
+    if target_device.type != "cuda":
         return Chunk(ENCODED, max(1, DECODED // samples), min(samples, DECODED))
-    values = min(2**29, torch.cuda.mem_get_info(place)[0] // 64)
+    values = min(2**29, torch.cuda.mem_get_info(target_device)[0] // 64)
     points = max(1, min(n, 2048, values // (models * samples * vae.latent * 2)))
     of_a_code = models * points * math.prod(vae.preparation.seen_shape)
     return Chunk(points, points, max(1, min(samples, values // of_a_code)))
@@ -226,19 +226,19 @@ def refine(
     at_once = max(1, VALUES // (models * CODES * math.prod(vae.preparation.seen_shape)))
     # In autograd no tensor may come from inference mode; a copy made outside it does not.
     with torch.inference_mode(False), torch.enable_grad():
-        given = Layers({name: usable(tensor) for name, tensor in layers.tensors.items()})
+        frozen_layers = Layers({name: usable(tensor) for name, tensor in layers.tensors.items()})
         parts = []
         for start in range(0, n, at_once):
-            some = slice(start, start + at_once)
-            first = mean[:, some].clone(), log_variance[:, some].clone()
-            parts.append(_climb(vae, given, x[:, some].clone(), first, usable(keys[:, some]), steps))
+            batch = slice(start, start + at_once)
+            first = mean[:, batch].clone(), log_variance[:, batch].clone()
+            parts.append(_climb(vae, frozen_layers, x[:, batch].clone(), first, usable(keys[:, batch]), steps))
     return torch.cat([part[0] for part in parts], 1), torch.cat([part[1] for part in parts], 1)
 
 
 def _climb(
     vae: Vae, layers: Layers, x: Tensor, first: tuple[Tensor, Tensor], keys: Tensor, steps: int
 ) -> tuple[Tensor, Tensor]:
-    mean, log_variance = (each.requires_grad_() for each in first)
+    mean, log_variance = (parameter.requires_grad_() for parameter in first)
     models, n, latent = mean.shape
     # Adam updates each number independently, so that a sum of bounds is equivalent to separate bounds.
     adam = torch.optim.Adam([mean, log_variance], lr=RATE)

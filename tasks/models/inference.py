@@ -21,19 +21,19 @@ def logits(architecture: Architecture, models: Sequence[Weights], images: NDArra
 
     On a CPU by one thread, network after network, so that what one says does not depend on the others.
     """
-    place = device()
+    target_device = device()
     out = np.empty((len(models), len(images), architecture.classes), np.float32)
-    together = max(1, len(models)) if place.type == "cuda" else 1
-    with exactly(place), torch.inference_mode():
+    together = max(1, len(models)) if target_device.type == "cuda" else 1
+    with exactly(target_device), torch.inference_mode():
         for first in range(0, len(models), together):
             group = models[first : first + together]
             tensors = {
                 # Copied, because torch has no read-only tensors.
-                name: torch.from_numpy(np.stack([weights[name] for weights in group])).to(place)
+                name: torch.from_numpy(np.stack([weights[name] for weights in group])).to(target_device)
                 for name in architecture.weights
             }
             for start in range(0, len(images), ROWS_AT_ONCE):
-                rows = torch.from_numpy(np.array(images[start : start + ROWS_AT_ONCE])).to(place)
+                rows = torch.from_numpy(np.array(images[start : start + ROWS_AT_ONCE])).to(target_device)
                 pixels = rows.flatten(1).to(torch.float32).mul_(1 / 255)
                 outputs = architecture.logits(Layers(tensors), pixels.expand(len(group), *pixels.shape))
                 out[first : first + together, start : start + len(rows)] = outputs.cpu().numpy()
@@ -70,13 +70,15 @@ def active_units(
 
     Images are (n, h, w, c). A CPU uses one thread.
     """
-    place = device()
+    target_device = device()
     masks: dict[str, list[NDArray[np.bool_]]] = {name: [] for name in layers}
-    with exactly(place), torch.inference_mode():
+    with exactly(target_device), torch.inference_mode():
         # Copied, because torch has no read-only tensors.
-        tensors = {name: torch.from_numpy(np.array(weights[name]))[None].to(place) for name in architecture.weights}
+        tensors = {
+            name: torch.from_numpy(np.array(weights[name]))[None].to(target_device) for name in architecture.weights
+        }
         for start in range(0, len(images), ROWS_AT_ONCE):
-            rows = torch.from_numpy(np.array(images[start : start + ROWS_AT_ONCE])).to(place)
+            rows = torch.from_numpy(np.array(images[start : start + ROWS_AT_ONCE])).to(target_device)
             recorded = Recorded(tensors)
             architecture.logits(recorded, rows.flatten(1).to(torch.float32).mul_(1 / 255)[None])
             for name in layers:

@@ -217,8 +217,8 @@ class Layers:
             # Update copies and write them back, since autograd requires unchanged inputs.
             now = running[0].flatten().clone(), running[1].flatten().clone()
             normalised = functional.batch_norm(x, *now, *scale, True, momentum, epsilon)
-            for kept, moved in zip(running, now, strict=True):
-                kept.copy_(moved.view_as(kept))
+            for statistic, moved in zip(running, now, strict=True):
+                statistic.copy_(moved.view_as(statistic))
             return normalised
         real = x.new_ones((self.models, len(x))) if self.mode.real is None else self.mode.real
         return _normalise(x, real, running, scale, momentum, epsilon)
@@ -233,13 +233,13 @@ class Layers:
             return x
         assert self.mode.draws is not None
         if x.dim() == 3:
-            kept = self.mode.draws.dropout_mask(site, x.shape[1:], rate)
+            mask = self.mode.draws.dropout_mask(site, x.shape[1:], rate)
         else:
             rows, channels = len(x), x.shape[1] // self.models
-            kept = (
+            mask = (
                 self.mode.draws.dropout_mask(site, (rows, channels, *x.shape[2:]), rate).transpose(0, 1).flatten(1, 2)
             )
-        return x * kept * (1 / (1 - rate))
+        return x * mask * (1 / (1 - rate))
 
     def concatenate_channels(self, *parts: Tensor) -> Tensor:
         """Concatenate the channels of all parts, with adjacent channels of each model."""
@@ -282,20 +282,20 @@ def _normalise(
 ) -> Tensor:
     """Batch norm by the statistics of real rows alone: x (rows, channels of all models, height, width)."""
     models, channels = running[0].shape
-    kept = real.t().to(x.dtype).repeat_interleave(channels, 1)[:, :, None, None]
-    count = kept.sum(0) * x.shape[2] * x.shape[3]  # (channels of all models, 1, 1)
-    least = count.clamp(min=1)
-    mean = (x * kept).sum((0, 2, 3), keepdim=True) / least
-    apart = x - mean
-    variance = (apart.square() * kept).sum((0, 2, 3), keepdim=True) / least
+    mask = real.t().to(x.dtype).repeat_interleave(channels, 1)[:, :, None, None]
+    count = mask.sum(0) * x.shape[2] * x.shape[3]  # (channels of all models, 1, 1)
+    divisor = count.clamp(min=1)
+    mean = (x * mask).sum((0, 2, 3), keepdim=True) / divisor
+    centred = x - mean
+    variance = (centred.square() * mask).sum((0, 2, 3), keepdim=True) / divisor
     with torch.no_grad():
-        unbiased = variance * (least / (count - 1).clamp(min=1))
-        some = (count > 0).view(models, channels)  # a model without a real row keeps its statistics
-        for kept_so_far, now in zip(running, (mean, unbiased), strict=True):
-            moved = torch.lerp(kept_so_far, now.view(models, channels), momentum)
-            kept_so_far.copy_(torch.where(some, moved, kept_so_far))
+        unbiased = variance * (divisor / (count - 1).clamp(min=1))
+        has_rows = (count > 0).view(models, channels)  # a model without a real row keeps its statistics
+        for statistic, now in zip(running, (mean, unbiased), strict=True):
+            moved = torch.lerp(statistic, now.view(models, channels), momentum)
+            statistic.copy_(torch.where(has_rows, moved, statistic))
     gamma, beta = (part[:, None, None] for part in scale)
-    return apart * (torch.rsqrt(variance + epsilon) * gamma) + beta
+    return centred * (torch.rsqrt(variance + epsilon) * gamma) + beta
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor, by: MatMul) -> Tensor:

@@ -41,10 +41,10 @@ class Preparation(Protocol):
     def to_model_inputs(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:
         """Bytes (models, rows, height * width * channels) as the model sees them in this draw."""
 
-    def to_pixels(self, seen: Tensor) -> Tensor:
+    def to_pixels(self, inputs: Tensor) -> Tensor:
         """Return the correction from the log density of inputs (..., features) to that of bytes: (...), in nats."""
 
-    def displayed_pixels(self, seen: Tensor) -> Tensor:
+    def displayed_pixels(self, inputs: Tensor) -> Tensor:
         """Convert inputs (models, rows, features) to pixels in [0, 1], (models, rows, height * width * channels)."""
 
 
@@ -74,11 +74,11 @@ class Binary:
         framed[..., inner, inner] = ones
         return framed.flatten(2)
 
-    def to_pixels(self, seen: Tensor) -> Tensor:
-        return torch.zeros(seen.shape[:-1], dtype=seen.dtype, device=seen.device)
+    def to_pixels(self, inputs: Tensor) -> Tensor:
+        return torch.zeros(inputs.shape[:-1], dtype=inputs.dtype, device=inputs.device)
 
-    def displayed_pixels(self, seen: Tensor) -> Tensor:
-        images = torch.unflatten(seen, 2, self.seen_shape)
+    def displayed_pixels(self, inputs: Tensor) -> Tensor:
+        images = torch.unflatten(inputs, 2, self.seen_shape)
         _, height, width = self.seen_shape
         rows, columns = slice(self.padding, height - self.padding), slice(self.padding, width - self.padding)
         return images[..., rows, columns].permute(0, 1, 3, 4, 2).flatten(2)
@@ -105,12 +105,12 @@ class Dequantised:
         shares = steps.to(dtype).add_(0.5).mul_(2.0**-15).view(images.shape).add_(images)
         return shares.mul_(1 / 256).flatten(2)
 
-    def to_pixels(self, seen: Tensor) -> Tensor:
+    def to_pixels(self, inputs: Tensor) -> Tensor:
         """-D log 256"""
-        return seen.new_full(seen.shape[:-1], -seen.shape[-1] * math.log(256))
+        return inputs.new_full(inputs.shape[:-1], -inputs.shape[-1] * math.log(256))
 
-    def displayed_pixels(self, seen: Tensor) -> Tensor:
-        return torch.unflatten(seen.clamp(0, 1), 2, self.seen_shape).permute(0, 1, 3, 4, 2).flatten(2)
+    def displayed_pixels(self, inputs: Tensor) -> Tensor:
+        return torch.unflatten(inputs.clamp(0, 1), 2, self.seen_shape).permute(0, 1, 3, 4, 2).flatten(2)
 
 
 @dataclass(frozen=True)
@@ -137,18 +137,18 @@ class Logit:
         share = draws.uniform(DEQUANTISED, images.shape[1:], dtype).add_(images).mul_((1 - 2 * self.margin) / 256)
         return share.add_(self.margin).logit_().flatten(2)
 
-    def to_pixels(self, seen: Tensor) -> Tensor:
+    def to_pixels(self, inputs: Tensor) -> Tensor:
         """D log(1 - 2 lambda) - D log 256 - sum of y - 2 softplus(y): the logarithm of |dy / d(u + byte)|.
 
         With w = sigmoid(y), dy / dw = 1 / (w (1 - w)), and log w (1 - w) = y - 2 softplus(y).
         """
         # The sum is even in y; written for |y|, nothing overflows and nothing cancels.
-        apart = seen.abs()
-        sums = (apart + 2 * apart.neg().exp().log1p()).sum(-1)
-        return sums + seen.shape[-1] * math.log((1 - 2 * self.margin) / 256)
+        magnitudes = inputs.abs()
+        sums = (magnitudes + 2 * magnitudes.neg().exp().log1p()).sum(-1)
+        return sums + inputs.shape[-1] * math.log((1 - 2 * self.margin) / 256)
 
-    def displayed_pixels(self, seen: Tensor) -> Tensor:
-        shares = seen.sigmoid().sub_(self.margin).div_(1 - 2 * self.margin).clamp_(0, 1)
+    def displayed_pixels(self, inputs: Tensor) -> Tensor:
+        shares = inputs.sigmoid().sub_(self.margin).div_(1 - 2 * self.margin).clamp_(0, 1)
         return torch.unflatten(shares, 2, self.seen_shape).permute(0, 1, 3, 4, 2).flatten(2)
 
 
@@ -287,11 +287,11 @@ class OutlierDensity:
 
     def _like(self, x: Tensor) -> list[Tensor]:
         """The parameters where x is, put there once: a CUDA graph remembers where they lie."""
-        place = x.device, x.dtype
-        if place not in self._placed:
+        placement = x.device, x.dtype
+        if placement not in self._placed:
             first = next(iter(self._placed.values()))
-            self._placed[place] = [parameter.to(x.device, x.dtype) for parameter in first]
-        return self._placed[place]
+            self._placed[placement] = [parameter.to(x.device, x.dtype) for parameter in first]
+        return self._placed[placement]
 
 
 def _binary_logits(preparation: Binary, images: Tensor) -> Tensor:
@@ -304,10 +304,10 @@ def _binary_logits(preparation: Binary, images: Tensor) -> Tensor:
 def _normal_parameters(preparation: Preparation, images: Tensor) -> list[Tensor]:
     """Mean and log variance of real pixels, (features,) float64 each."""
     keys = observation_keys(VIEW, torch.arange(len(images)))
-    seen = [
+    batches = [
         fixed_inputs(preparation, images[start : start + AT_ONCE], keys[start : start + AT_ONCE], torch.float64)
         for start in range(0, len(images), AT_ONCE)
     ]
-    mean = torch.stack([part.sum(0) for part in seen]).sum(0) / len(images)
-    variance = torch.stack([(part - mean).square().sum(0) for part in seen]).sum(0) / len(images)
+    mean = torch.stack([part.sum(0) for part in batches]).sum(0) / len(images)
+    variance = torch.stack([(part - mean).square().sum(0) for part in batches]).sum(0) / len(images)
     return [mean, (variance.sqrt() * WIDER).clamp(min=LEAST_DEVIATION).log() * 2]

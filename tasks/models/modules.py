@@ -44,8 +44,8 @@ class Module:
 
     def initial(self, seed: int) -> dict[str, NDArray[np.float32]]:
         """The weights a model starts from: what its factory makes when torch's generator starts from the seed."""
-        made = tensors_of(self._make(seed))
-        return {name: made[name].detach().to(torch.float32).numpy().copy() for name in self.weights}
+        tensors = tensors_of(self._make(seed))
+        return {name: tensors[name].detach().to(torch.float32).numpy().copy() for name in self.weights}
 
     def watch(self) -> AbstractContextManager[None]:
         """Raise UncoveredImport if the block imports a file of the user's that keys do not cover."""
@@ -63,13 +63,13 @@ class Module:
         `tensors` are (*shape) and do not change.
         """
         device = next(iter(tensors.values())).device
-        kept = [name for name, weight in self.weights.items() if not weight.learned]
+        buffer_names = [name for name, weight in self.weights.items() if not weight.learned]
         # Copies, which the module may change in place while autograd keeps the inputs.
-        given = dict(tensors) | {name: tensors[name].clone() for name in kept}
-        given |= {name: constant.to(device, copy=True) for name, constant in self.constants.items()}
-        inside = {f"module.{name}": tensor for name, tensor in given.items()}
-        outputs = functional_call(self._called.train(training), inside, (method, *arguments))
-        return outputs, {name: inside[f"module.{name}"] for name in kept}
+        all_tensors = dict(tensors) | {name: tensors[name].clone() for name in buffer_names}
+        all_tensors |= {name: constant.to(device, copy=True) for name, constant in self.constants.items()}
+        named_tensors = {f"module.{name}": tensor for name, tensor in all_tensors.items()}
+        outputs = functional_call(self._called.train(training), named_tensors, (method, *arguments))
+        return outputs, {name: named_tensors[f"module.{name}"] for name in buffer_names}
 
     def _make(self, seed: int) -> nn.Module:
         """A new module; it neither depends on the global random state nor changes it."""
@@ -96,8 +96,8 @@ class Module:
             weights[name] = Weight(tuple(tensor.shape), start, 1, 1, tensor.requires_grad)
         if not any(weight.learned for weight in weights.values()):
             raise ValueError(f"network {self.name}: it has no parameters to learn")
-        again = tensors_of(self._make(0))
-        if any(not torch.equal(again[name], tensor) for name, tensor in tensors_of(self._module).items()):
+        repeated_tensors = tensors_of(self._make(0))
+        if any(not torch.equal(repeated_tensors[name], tensor) for name, tensor in tensors_of(self._module).items()):
             raise ValueError(f"network {self.name}: its weights do not follow torch's seed; draw them with torch alone")
         return weights
 
@@ -234,7 +234,7 @@ class Method:
             layers = Layers(apart, Mode(training))
             expected = torch.stack([self._alone(layers, model, images[model]) for model in (0, 1)])
             same = [(expected, stacked), *((apart[name], stacks[name]) for name in weights)]
-            if not all(torch.allclose(one, other, rtol=1e-3, atol=1e-4) for one, other in same):
+            if not all(torch.allclose(first, second, rtol=1e-3, atol=1e-4) for first, second in same):
                 return False
         return True
 
@@ -259,25 +259,25 @@ class Method:
         if self.random(mode.training):
             assert mode.draws is not None
             with drawing(int(mode.draws.keys[model]), images.device):
-                outputs, kept = self._apply(tensors, rows, mode.training)
+                outputs, buffers = self._apply(tensors, rows, mode.training)
         else:
-            outputs, kept = self._apply(tensors, rows, mode.training)
-        self._keep({name: layers.tensors[name][model] for name in kept}, kept, mode.training)
+            outputs, buffers = self._apply(tensors, rows, mode.training)
+        self._keep({name: layers.tensors[name][model] for name in buffers}, buffers, mode.training)
         if real is None:
             return outputs
         return outputs.new_zeros(len(images), *self.result).index_put((real,), outputs)
 
     def _together(self, tensors: Mapping[str, Tensor], images: Tensor, training: bool) -> Tensor:
         stacks = {name: tensors[name] for name in self.module.weights}
-        outputs, kept = torch.vmap(lambda parts, rows: self._apply(parts, rows, training))(stacks, images)
-        self._keep({name: tensors[name] for name in kept}, kept, training)
+        outputs, buffers = torch.vmap(lambda parts, rows: self._apply(parts, rows, training))(stacks, images)
+        self._keep({name: tensors[name] for name in buffers}, buffers, training)
         result: Tensor = outputs
         return result
 
     def _apply(self, tensors: Mapping[str, Tensor], images: Tensor, training: bool) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the values, and the buffers afterwards."""
-        outputs, kept = self.module.apply(self.name, tensors, training, images)
-        return self._check_outputs(outputs, len(images)), kept
+        outputs, buffers = self.module.apply(self.name, tensors, training, images)
+        return self._check_outputs(outputs, len(images)), buffers
 
     def _check_outputs(self, outputs: object, count: int) -> Tensor:
         rows = (count, *self.result)

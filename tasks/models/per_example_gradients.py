@@ -37,21 +37,21 @@ def squared_gradients(
     Images are (n, h, w, c), labels (n,). On a CPU by one thread, network after network, so that a result does not
     depend on the others.
     """
-    place = device()
+    target_device = device()
     out = np.empty((len(models), len(images)))
-    most = ROWS_AT_ONCE[place.type]
-    together = most if place.type == "cuda" else 1
-    with exactly(place):
+    row_limit = ROWS_AT_ONCE[target_device.type]
+    together = row_limit if target_device.type == "cuda" else 1
+    with exactly(target_device):
         for first in range(0, len(models), together):
             group = models[first : first + together]
             tensors = {
-                name: torch.from_numpy(np.stack([weights[name] for weights in group])).to(place)
+                name: torch.from_numpy(np.stack([weights[name] for weights in group])).to(target_device)
                 for name in architecture.weights
             }
-            size = max(1, most // len(group))
+            size = max(1, row_limit // len(group))
             for start in range(0, len(images), size):
-                pixels = torch.from_numpy(np.array(images[start : start + size])).to(place).flatten(1)
-                truth = torch.from_numpy(np.array(labels[start : start + size], np.int64)).to(place)
+                pixels = torch.from_numpy(np.array(images[start : start + size])).to(target_device).flatten(1)
+                truth = torch.from_numpy(np.array(labels[start : start + size], np.int64)).to(target_device)
                 rows = pixels.to(next(iter(tensors.values())).dtype).mul_(1 / 255).expand(len(group), -1, -1)
                 squares = squared_row_gradients(architecture, tensors, rows, truth.expand(len(group), -1))
                 out[first : first + together, start : start + size] = squares.cpu().numpy()
@@ -163,17 +163,22 @@ def convolution_squares(
     size = max(1, SEEN[images.device.type] // (patch * places))
     pairs = places * (channels + patch) < channels * patch
     # One product per image, where those are faster and large enough to be worth a call each.
-    apart = not by.stacked and min(places, channels, patch) >= NARROW
+    is_per_image = not by.stacked and min(places, channels, patch) >= NARROW
     squares = []
     for start in range(0, count, size):
-        seen, part = patches(images[start : start + size], kernel, stride, padding), gradients[start : start + size]
+        input_patches, part = (
+            patches(images[start : start + size], kernel, stride, padding),
+            gradients[start : start + size],
+        )
         if pairs:
-            squares.append((torch.bmm(part, part.mT) * torch.bmm(seen, seen.mT)).sum((1, 2)))
-        elif apart:
-            by_image = [by.weight_gradient(*factors).square().sum() for factors in zip(part, seen, strict=True)]
+            squares.append((torch.bmm(part, part.mT) * torch.bmm(input_patches, input_patches.mT)).sum((1, 2)))
+        elif is_per_image:
+            by_image = [
+                by.weight_gradient(*factors).square().sum() for factors in zip(part, input_patches, strict=True)
+            ]
             squares.append(torch.stack(by_image))
         else:
-            squares.append(torch.bmm(seen.mT, part).square().sum((1, 2)))
+            squares.append(torch.bmm(input_patches.mT, part).square().sum((1, 2)))
     return torch.cat(squares)
 
 
@@ -188,9 +193,9 @@ def patches(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
     return windows.permute(0, 1, 2, 4, 5, 3).reshape(len(images), -1, kernel**2 * inputs)
 
 
-def _module_squared_gradients(own: Method, tensors: dict[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
+def _module_squared_gradients(method: Method, tensors: dict[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
     """The squared gradients of a user's module, by vmap over rows, or row by row where vmap cannot be used."""
-    weights = own.module.weights
+    weights = method.module.weights
     learned = [name for name, weight in weights.items() if weight.learned]
 
     def square_norm(parts: dict[str, Tensor], rest: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
@@ -198,13 +203,13 @@ def _module_squared_gradients(own: Method, tensors: dict[str, Tensor], images: T
         return torch.stack([gradient.square().sum() for gradient in gradients.values()]).sum()
 
     def loss(everything: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
-        return functional.cross_entropy(own.evaluate(everything, image[None]), label[None])
+        return functional.cross_entropy(method.evaluate(everything, image[None]), label[None])
 
     squares = []
     for model, (rows, truth) in enumerate(zip(images, labels, strict=True)):
         parts = {name: tensors[name][model] for name in learned}
         rest = {name: tensors[name][model] for name in weights if name not in parts}
-        if own.separable:
+        if method.separable:
             squares.append(torch.vmap(square_norm, (None, None, 0, 0))(parts, rest, rows, truth))
         else:
             squares.append(torch.stack([square_norm(parts, rest, row, y) for row, y in zip(rows, truth, strict=True)]))

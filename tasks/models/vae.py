@@ -123,8 +123,8 @@ class Convolutional:
             if number > 1:
                 images = norm(layers, f"encoder{number}.norm", images)
             images = functional.leaky_relu(images, 0.2)
-        both = layers.dense("posterior", layers.flat(images), 2 * self.latent, FAN_IN_UNIFORM, FAN_IN_UNIFORM)
-        mean, log_variance = both.chunk(2, -1)
+        posterior = layers.dense("posterior", layers.flat(images), 2 * self.latent, FAN_IN_UNIFORM, FAN_IN_UNIFORM)
+        mean, log_variance = posterior.chunk(2, -1)
         return mean, log_variance
 
     def decode(self, layers: Layers, z: Tensor) -> Gaussian:

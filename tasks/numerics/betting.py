@@ -42,7 +42,7 @@ def _bet_on_p_value(p_value: float) -> float:
 
 def total_evidence(p_values: Sequence[float]) -> float:
     """Return the product of the bets on all of these p-values, in any order, with the upper limit MOST."""
-    total = sum(math.log(_bet_on_p_value(each)) for each in p_values)
+    total = sum(math.log(_bet_on_p_value(p_value)) for p_value in p_values)
     return math.exp(min(total, math.log(MOST)))
 
 

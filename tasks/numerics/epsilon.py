@@ -67,14 +67,16 @@ def gaussian_excess(mu: float, canaries: int, guesses: int, correct: int, level:
     """
     from scipy.special import ndtr, ndtri
 
-    right, wrong = level * correct / canaries, level * (guesses - correct) / canaries
-    for still in range(correct - 1, -1, -1):
-        next_wrong = max(wrong, float(ndtr(ndtri(right) - mu)))
-        if next_wrong == wrong:
+    correct_mass, incorrect_mass = level * correct / canaries, level * (guesses - correct) / canaries
+    for remaining in range(correct - 1, -1, -1):
+        next_incorrect_mass = max(incorrect_mass, float(ndtr(ndtri(correct_mass) - mu)))
+        if next_incorrect_mass == incorrect_mass:
             break  # neither changes any more
-        right = min(1.0, right + still / (guesses - still) * (next_wrong - wrong))
-        wrong = next_wrong
-    return right + wrong - guesses / canaries
+        correct_mass = min(
+            1.0, correct_mass + remaining / (guesses - remaining) * (next_incorrect_mass - incorrect_mass)
+        )
+        incorrect_mass = next_incorrect_mass
+    return correct_mass + incorrect_mass - guesses / canaries
 
 
 def betting_bound(inside: Mask, delta: float, level: float) -> float:
@@ -182,10 +184,10 @@ def _limits(power: Calls, false: Rate, level: float) -> tuple[float, float]:
     """The lower limit of the power and the upper one of the false positive rate."""
     if isinstance(false, float):
         return proportion_at_least(*power, 1 - level), false
-    called, runs = false
+    calls, runs = false
     return (
         proportion_at_least(*power, 1 - level / 2),
-        1 - proportion_at_least(runs - called, runs, 1 - level / 2),
+        1 - proportion_at_least(runs - calls, runs, 1 - level / 2),
     )
 
 

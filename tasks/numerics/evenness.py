@@ -16,11 +16,11 @@ SIMULATIONS = 4999
 Codes = NDArray[np.int64]  # (codes, characters), each the place of the character in its alphabet
 
 
-def evenness_p_values(drawn: Sequence[str], alphabets: Sequence[str], chance: np.random.Generator) -> list[float]:
+def evenness_p_values(texts: Sequence[str], alphabets: Sequence[str], chance: np.random.Generator) -> list[float]:
     """Return the p-value of each statistic of `_unevenness`; exact, since under the null all draws are alike."""
     sizes = np.array([len(alphabet) for alphabet in alphabets])
     codes = np.array(
-        [[alphabet.index(character) for character, alphabet in zip(each, alphabets, strict=True)] for each in drawn]
+        [[alphabet.index(character) for character, alphabet in zip(text, alphabets, strict=True)] for text in texts]
     )
     observed = np.array(list(_unevenness(codes, sizes)))
     larger = np.zeros(len(observed), dtype=np.int64)

@@ -77,7 +77,7 @@ def randomisation_p_values(
         return p_values
     more = max(draws, enough_draws(level, len(tested) if tests is None else tests))
     small = tested[p_values[tested] <= (1 + FEW) / (1 + draws)]
-    few = [place for place in small.tolist() if not _choose_sets(len(scores), int(members[place]), draws).every]
+    few = [record for record in small.tolist() if not _choose_sets(len(scores), int(members[record]), draws).every]
     if few and more > draws:
         p_values[few] = _p_values(scores[:, few], member[:, few], more, seeds.derive(seed, "more sets of models"))
     return p_values
@@ -96,8 +96,8 @@ def reduced_p_values(
     if len(small):
         member, tests = member[:, small], int(np.count_nonzero(~np.isnan(p_values)))
         scores = scores[:, small] - np.broadcast_to(less, p_values.shape)[small] * member
-        again = randomisation_p_values(scores, member, draws, seed, level, tests)
-        reduced[small] = np.maximum(again, p_values[small])
+        new_p_values = randomisation_p_values(scores, member, draws, seed, level, tests)
+        reduced[small] = np.maximum(new_p_values, p_values[small])
     return reduced
 
 
@@ -107,17 +107,19 @@ def _p_values(scores: Array, member: Mask, draws: int, seed: int) -> Array:
     members = member.sum(axis=0)
     p_values = np.full(records, np.nan)
     for count in np.unique(members):
-        chosen = np.flatnonzero(members == count)
-        own = scores[:, chosen] - scores[:, chosen].mean(axis=0)  # the same shift of all sums, and less rounding
-        observed = (own * member[:, chosen]).sum(axis=0)
-        least = observed - ROUNDING * np.abs(own).sum(axis=0)
+        columns = np.flatnonzero(members == count)
+        centred_scores = scores[:, columns] - scores[:, columns].mean(
+            axis=0
+        )  # the same shift of all sums, and less rounding
+        observed = (centred_scores * member[:, columns]).sum(axis=0)
+        threshold = observed - ROUNDING * np.abs(centred_scores).sum(axis=0)
         sets = _choose_sets(models, int(count), draws)
-        larger = np.zeros(len(chosen), dtype=np.int64)
-        at_once = max(1, AT_ONCE // max(models, len(chosen)))
-        for some in _sets(models, int(count), 0 if sets.every else draws, seed, at_once):
-            larger += (some @ own >= least).sum(axis=0)
+        larger = np.zeros(len(columns), dtype=np.int64)
+        at_once = max(1, AT_ONCE // max(models, len(columns)))
+        for batch in _sets(models, int(count), 0 if sets.every else draws, seed, at_once):
+            larger += (batch @ centred_scores >= threshold).sum(axis=0)
         # The observed set is one of all sets, regardless of rounding.
-        p_values[chosen] = np.maximum(larger, 1) / sets.count if sets.every else (1 + larger) / (1 + sets.count)
+        p_values[columns] = np.maximum(larger, 1) / sets.count if sets.every else (1 + larger) / (1 + sets.count)
     return p_values
 
 
@@ -151,7 +153,7 @@ def _sets(models: int, count: int, draws: int, seed: int, at_once: int) -> Itera
             yield stream.permuted(np.tile(first, (min(at_once, draws - start), 1)), axis=1)
         return
     every = combinations(range(models), count)
-    while some := list(islice(every, at_once)):
-        sets = np.zeros((len(some), models))
-        np.put_along_axis(sets, np.array(some), 1.0, axis=1)
+    while batch := list(islice(every, at_once)):
+        sets = np.zeros((len(batch), models))
+        np.put_along_axis(sets, np.array(batch), 1.0, axis=1)
         yield sets

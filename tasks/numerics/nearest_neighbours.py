@@ -69,7 +69,9 @@ class Sizes:
 CPU = Sizes(queries=2**28, points=2**24, most_points=2**12, scores=2**21, pairs=2**20)
 
 
-def nearest(queries: Rows, points: Rows, k: int, by: By = "auto", place: torch.device | None = None) -> Neighbours:
+def nearest(
+    queries: Rows, points: Rows, k: int, by: By = "auto", target_device: torch.device | None = None
+) -> Neighbours:
     """The k nearest of `points` (n, d) to each of `queries` (q, d); of equally distant points the lower row first.
 
     Rows are float32, or of a type that float32 holds without loss; arrays, or tensors that may be on a GPU already.
@@ -78,7 +80,7 @@ def nearest(queries: Rows, points: Rows, k: int, by: By = "auto", place: torch.d
     if these float64 numbers are equal. Neither the library nor the size of the tiles affects the result. A GPU sums in
     another order than a CPU: its distances may differ within that error, and so may the order of rows that close.
 
-    `by` names the library for candidates; auto chooses as `library` does. `place` is the device: by default that of the
+    `by` names the library for candidates; auto chooses as `library` does. The default `target_device` is that of the
     points if they are a tensor, else a GPU if there is one. A CPU search uses one thread.
 
     Memory in addition to the rows: `Sizes`, a copy of the points for faiss, and on a GPU if it fits; never q x n.
@@ -86,22 +88,24 @@ def nearest(queries: Rows, points: Rows, k: int, by: By = "auto", place: torch.d
     Raises ValueError for rows that are not finite, not (n, d) with one d, empty, or of a type that float32 would round,
     and for k below 1 or above n. Raises ImportError if faiss is requested but not installed.
     """
-    asked, among = _as_rows("queries", queries), _as_rows("points", points)
-    (q, d), n = asked.shape, len(among)
-    if d != among.shape[1]:
-        raise ValueError(f"queries have {d} columns but points {among.shape[1]}; they must have equally many")
+    query_rows, point_rows = _as_rows("queries", queries), _as_rows("points", points)
+    (q, d), n = query_rows.shape, len(point_rows)
+    if d != point_rows.shape[1]:
+        raise ValueError(f"queries have {d} columns but points {point_rows.shape[1]}; they must have equally many")
     if not 1 <= k <= n:
         raise ValueError(f"k is {k}; it must be from 1 to the number of points, {n}")
     if by not in get_args(By):
         raise ValueError(f"by is {by!r}; it must be one of {', '.join(get_args(By))}")
-    place = place or (points.device if isinstance(points, Tensor) else device())
+    target_device = target_device or (points.device if isinstance(points, Tensor) else device())
     m = min(k + SPARE + d // COLUMNS_PER_SPARE, n)
-    candidates = library(by, place, pairs=q * n, columns=d, most=m)
-    with torch.inference_mode(), threads(1) if place.type == "cpu" else nullcontext(), full_float32():
-        sizes = CPU if place.type == "cpu" else _sizes_on_gpu(place)
-        if place.type == "cuda" and among.nbytes < sizes.queries:
-            among = among.to(place)
-        search = Search(asked, among, Frame.centre_on(asked, among, place), place, sizes)
+    candidates = library(by, target_device, pairs=q * n, columns=d, candidate_count=m)
+    with torch.inference_mode(), threads(1) if target_device.type == "cpu" else nullcontext(), full_float32():
+        sizes = CPU if target_device.type == "cpu" else _sizes_on_gpu(target_device)
+        if target_device.type == "cuda" and point_rows.nbytes < sizes.queries:
+            point_rows = point_rows.to(target_device)
+        search = Search(
+            query_rows, point_rows, Frame.centre_on(query_rows, point_rows, target_device), target_device, sizes
+        )
         answer = Neighbours.empty(q, k)
         search.fill(answer, torch.arange(q), m, candidates)
     return answer
@@ -121,17 +125,17 @@ def _as_rows(name: str, rows: Rows) -> Tensor:
     return rows.detach()
 
 
-def library(by: By, place: torch.device, pairs: int, columns: int, most: int) -> Candidates:
+def library(by: By, target_device: torch.device, pairs: int, columns: int, candidate_count: int) -> Candidates:
     """Choose the library for this number of candidates, pairs of rows and columns.
 
     auto on a CPU: torch if it multiplies with oneDNN (twice the speed of faiss on one core with AVX-512), else faiss if
     it is installed; on a GPU: faiss for the sizes above if its GPU build is installed, else torch.
     """
-    if by == "auto" and place.type == "cpu":
+    if by == "auto" and target_device.type == "cpu":
         by = "torch" if onednn_is_faster() or faiss_gpus() is None else "faiss"
     elif by == "auto":
-        published = columns <= FAISS_GPU_COLUMNS and pairs >= FAISS_GPU_PAIRS and most <= FAISS_GPU_MOST
-        by = "faiss" if place.type == "cuda" and published and faiss_gpus() else "torch"
+        published = columns <= FAISS_GPU_COLUMNS and pairs >= FAISS_GPU_PAIRS and candidate_count <= FAISS_GPU_MOST
+        by = "faiss" if target_device.type == "cuda" and published and faiss_gpus() else "torch"
     return _torch_finder if by == "torch" else _faiss_finder
 
 
@@ -144,13 +148,13 @@ def faiss_gpus() -> int | None:
     return int(faiss.get_num_gpus())
 
 
-def _sizes_on_gpu(place: torch.device) -> Sizes:
+def _sizes_on_gpu(target_device: torch.device) -> Sizes:
     """Parts of the memory that is free: a quarter for queries, a sixteenth at most for each of the others.
 
     The points stay there too where they fit into a quarter.
     """
     torch.cuda.empty_cache()
-    free = torch.cuda.mem_get_info(place)[0]
+    free = torch.cuda.mem_get_info(target_device)[0]
     part = max(free // 16, 2**20)
     return Sizes(4 * part, min(part, 2**28), 2**16, min(part // 16, 2**28), min(part, 2**30))
 
@@ -163,13 +167,13 @@ class Frame:
     scale: float  # a power of two
 
     @classmethod
-    def centre_on(cls, queries: Tensor, points: Tensor, place: torch.device) -> Frame:
+    def centre_on(cls, queries: Tensor, points: Tensor, target_device: torch.device) -> Frame:
         """A centre of some of the points, since any centre will do. ValueError where a row is not finite."""
         largest = max(_largest_of("queries", queries), _largest_of("points", points))
         # A step of the exponent to spare: a difference of two numbers below 1 is below 2.
         scale = 2.0 ** -(np.frexp(largest)[1] + 1) if largest else 1.0
-        some = points[:: -(-len(points) // 1024)]
-        return cls((some.to(place, torch.float64).mean(0) * scale).float(), float(scale))
+        sample = points[:: -(-len(points) // 1024)]
+        return cls((sample.to(target_device, torch.float64).mean(0) * scale).float(), float(scale))
 
     def transform(self, rows: Tensor, into: Tensor | None = None) -> Tensor:
         """The rows as float32 in this frame, each coordinate rounded once; written into a tensor of their shape."""
@@ -205,25 +209,25 @@ class Search:
     queries: Tensor  # (q, d), where they came from
     points: Tensor  # (n, d)
     frame: Frame
-    place: torch.device
+    device: torch.device
     sizes: Sizes
 
-    def fill(self, answer: Neighbours, which: Tensor, m: int, candidates: Candidates) -> None:
+    def fill(self, answer: Neighbours, indices_of_queries: Tensor, m: int, candidates: Candidates) -> None:
         """Write the neighbours of those queries into the answer, beginning with m candidates each."""
-        unsure = []
+        unsettled_parts = []
         find = candidates(self, m)
         together = max(1, self.sizes.queries // (4 * self.points.shape[1] + 24 * m))
-        for some in torch.split(which, together):
-            queries = self.queries[some.to(self.queries.device)] if len(some) < len(self.queries) else self.queries
-            queries = queries.to(self.place)
+        for batch in torch.split(indices_of_queries, together):
+            queries = self.queries[batch.to(self.queries.device)] if len(batch) < len(self.queries) else self.queries
+            queries = queries.to(self.device)
             shortlist = find(self.frame.transform(queries))
-            settled, found = self.settle(queries, shortlist, answer.rows.shape[1])
-            indices = some[settled].numpy()
-            answer.distances[indices], answer.rows[indices] = found.distances, found.rows
-            unsure.append(some[~settled])
-        again = torch.cat(unsure)
-        if len(again):
-            self.fill(answer, again, min(WIDER * m, len(self.points)), _torch_finder)
+            settled, neighbours = self.settle(queries, shortlist, answer.rows.shape[1])
+            indices = batch[settled].numpy()
+            answer.distances[indices], answer.rows[indices] = neighbours.distances, neighbours.rows
+            unsettled_parts.append(batch[~settled])
+        unsettled = torch.cat(unsettled_parts)
+        if len(unsettled):
+            self.fill(answer, unsettled, min(WIDER * m, len(self.points)), _torch_finder)
 
     def settle(self, queries: Tensor, shortlist: Shortlist, k: int) -> tuple[Tensor, Neighbours]:
         """The mask of the queries (q,) whose nearest points are among their candidates, and those points.
@@ -234,44 +238,48 @@ class Search:
         scores, m = shortlist.scores.double(), shortlist.scores.shape[1]
         enough = scores[:, k - 1] + 2 * shortlist.error
         settled = (scores[:, -1] > enough) | (m == len(self.points))
-        needed = (scores <= enough[:, None]).sum(1)
-        chosen = torch.nonzero(settled).flatten()
-        found, done = Neighbours.empty(len(chosen), k), 0
-        for some in torch.split(chosen, max(1, self.sizes.scores // m)) if len(chosen) else ():
-            near = shortlist.rows[some, : int(needed[some].max())].sort(1).values  # so that a stable sort breaks ties
-            best = self.exact_distances(queries, some, near).sort(dim=1, stable=True)
-            several = slice(done, done := done + len(some))
-            found.distances[several] = best.values[:, :k].cpu().numpy()
-            found.rows[several] = near.gather(1, best.indices[:, :k]).cpu().numpy()
-        return settled.cpu(), found
+        candidate_counts = (scores <= enough[:, None]).sum(1)
+        settled_indices = torch.nonzero(settled).flatten()
+        neighbours, done = Neighbours.empty(len(settled_indices), k), 0
+        for batch in torch.split(settled_indices, max(1, self.sizes.scores // m)) if len(settled_indices) else ():
+            near = (
+                shortlist.rows[batch, : int(candidate_counts[batch].max())].sort(1).values
+            )  # so that a stable sort breaks ties
+            best = self.exact_distances(queries, batch, near).sort(dim=1, stable=True)
+            positions = slice(done, done := done + len(batch))
+            neighbours.distances[positions] = best.values[:, :k].cpu().numpy()
+            neighbours.rows[positions] = near.gather(1, best.indices[:, :k]).cpu().numpy()
+        return settled.cpu(), neighbours
 
-    def exact_distances(self, queries: Tensor, some: Tensor, near: Tensor) -> Tensor:
+    def exact_distances(self, queries: Tensor, batch: Tensor, near: Tensor) -> Tensor:
         """The distances (s, c) from some of the queries (s,) to points (s, c): by differences in float64."""
         d, here = self.points.shape[1], self.points.device
-        distances = torch.empty(near.shape, dtype=torch.float64, device=self.place)
-        most = max(1, self.sizes.pairs // (8 * d))
-        wide = min(near.shape[1], most)
-        high = min(len(some), max(1, most // wide))
+        distances = torch.empty(near.shape, dtype=torch.float64, device=self.device)
+        pair_limit = max(1, self.sizes.pairs // (8 * d))
+        wide = min(near.shape[1], pair_limit)
+        high = min(len(batch), max(1, pair_limit // wide))
         # Written over again and again: fresh memory costs a CPU more than the arithmetic.
         ends = torch.empty(high * wide, d, dtype=self.points.dtype, device=here)
-        differences = torch.empty(high * wide, d, dtype=torch.float64, device=self.place)
-        for top in range(0, len(some), high):
-            starts = queries[some[top : top + high], None].double()
-            for left in range(0, near.shape[1], wide):
-                block = near[top : top + high, left : left + wide]
+        differences = torch.empty(high * wide, d, dtype=torch.float64, device=self.device)
+        for first_row in range(0, len(batch), high):
+            starts = queries[batch[first_row : first_row + high], None].double()
+            for first_column in range(0, near.shape[1], wide):
+                block = near[first_row : first_row + high, first_column : first_column + wide]
                 n = block.numel()
                 torch.index_select(self.points, 0, block.flatten().to(here), out=ends[:n])
                 apart = differences[:n].copy_(ends[:n]).view(*block.shape, d).sub_(starts)
-                distances[top : top + high, left : left + wide] = torch.linalg.vector_norm(apart, dim=2)
+                distances[first_row : first_row + high, first_column : first_column + wide] = torch.linalg.vector_norm(
+                    apart, dim=2
+                )
         return distances
 
     def tiles(self) -> Iterator[tuple[int, Tensor]]:
         """Yield the points in the frame, a tile at a time, with its first row; tiles share memory."""
         d = self.points.shape[1]
-        several = min(len(self.points), self.sizes.most_points, max(GROUP, self.sizes.points // (4 * d)))
-        tile = torch.empty(several, d, device=self.place)
-        for number, some in enumerate(torch.split(self.points, several)):
-            yield number * several, self.frame.transform(some, tile[: len(some)])
+        rows_per_tile = min(len(self.points), self.sizes.most_points, max(GROUP, self.sizes.points // (4 * d)))
+        tile = torch.empty(rows_per_tile, d, device=self.device)
+        for number, part in enumerate(torch.split(self.points, rows_per_tile)):
+            yield number * rows_per_tile, self.frame.transform(part, tile[: len(part)])
 
 
 Find = Callable[[Tensor], Shortlist]
@@ -290,33 +298,33 @@ def gamma(d: int) -> float:
     return d * UNIT / (1 - d * UNIT) if d * UNIT < 0.5 else float("inf")
 
 
-def _below_rounding(d: int, own: Tensor) -> Tensor:
+def _below_rounding(d: int, query_norms: Tensor) -> Tensor:
     """What float64 itself and numbers too small for float32 may move a score."""
-    return d * (2.0**-50 * own**2 + 2.0**-100)
+    return d * (2.0**-50 * query_norms**2 + 2.0**-100)
 
 
 def _torch_finder(search: Search, m: int) -> Find:
     """Scores |y|^2 / 2 - x.y, which order points y as their distances |x - y| do, a tile of them at a time."""
-    affine = single_products(search.place, torch.float32).affine
+    affine = single_products(search.device, torch.float32).affine
 
     def find(queries: Tensor) -> Shortlist:
-        best = Best.none(len(queries), m, search.place)
-        opposite, widest = -queries, torch.zeros((), dtype=torch.float64, device=search.place)
+        best = Best.none(len(queries), m, search.device)
+        opposite, widest = -queries, torch.zeros((), dtype=torch.float64, device=search.device)
         for first, tile in search.tiles():
             lengths = norms(tile)
             widest = torch.maximum(widest, lengths.max())
             half = (lengths**2 / 2).float()
             # Whole groups; what fills the last one is infinitely far away.
-            missing = -len(tile) % GROUP
-            if missing:
-                tile, half = pad(tile, (0, 0, 0, missing)), pad(half, (0, missing), value=float("inf"))
-            several = max(1, search.sizes.scores // max(len(tile), m))
-            for begin in range(0, len(queries), several):
-                some = slice(begin, begin + several)
-                best.take(some, affine(opposite[some], tile, half, False), first)
-        own, d = norms(queries), queries.shape[1]
+            padding = -len(tile) % GROUP
+            if padding:
+                tile, half = pad(tile, (0, 0, 0, padding)), pad(half, (0, padding), value=float("inf"))
+            rows_at_once = max(1, search.sizes.scores // max(len(tile), m))
+            for begin in range(0, len(queries), rows_at_once):
+                batch = slice(begin, begin + rows_at_once)
+                best.take(batch, affine(opposite[batch], tile, half, False), first)
+        query_norms, d = norms(queries), queries.shape[1]
         # The rounding of the dot product, of both rows' coordinates, of |y|^2 / 2 and of the sum.
-        error = (gamma(d) + 8 * UNIT) * own * widest + 8 * UNIT * widest**2 + _below_rounding(d, own)
+        error = (gamma(d) + 8 * UNIT) * query_norms * widest + 8 * UNIT * widest**2 + _below_rounding(d, query_norms)
         return Shortlist(*best.sort(), error)
 
     return find
@@ -331,11 +339,11 @@ class Best:
     worst: Tensor
 
     @classmethod
-    def none(cls, queries: int, m: int, place: torch.device) -> Best:
-        infinite = torch.full((queries, m), float("inf"), device=place)
-        return cls(infinite, torch.zeros((queries, m), dtype=torch.int64, device=place), infinite[:, 0].clone())
+    def none(cls, queries: int, m: int, target_device: torch.device) -> Best:
+        infinite = torch.full((queries, m), float("inf"), device=target_device)
+        return cls(infinite, torch.zeros((queries, m), dtype=torch.int64, device=target_device), infinite[:, 0].clone())
 
-    def take(self, some: slice, scores: Tensor, first: int) -> None:
+    def take(self, batch: slice, scores: Tensor, first: int) -> None:
         """Merge the scores (s, t) of some queries with the points starting with row `first`.
 
         Every score below the worst is in a group whose smallest is below the worst, and the m smallest scores are in
@@ -344,17 +352,17 @@ class Best:
         m, (count, t) = self.scores.shape[1], scores.shape
         grouped = scores.view(count, GROUP, t // GROUP)
         minima = grouped.amin(1)
-        promising = int((minima < self.worst[some, None]).sum(1).max())
+        promising = int((minima < self.worst[batch, None]).sum(1).max())
         if not promising:
             return
         groups = smallest(minima, min(m, promising))[:, None, :].expand(-1, GROUP, -1)
         starts = torch.arange(0, t, t // GROUP, device=scores.device)[:, None] + first
-        pool = torch.cat([self.scores[some], grouped.gather(2, groups).flatten(1)], 1)
-        rows = torch.cat([self.rows[some], (groups + starts).flatten(1)], 1)
-        chosen = smallest(pool, m)
-        self.scores[some] = pool.gather(1, chosen)
-        self.rows[some] = rows.gather(1, chosen)
-        self.worst[some] = self.scores[some].amax(1)
+        pool = torch.cat([self.scores[batch], grouped.gather(2, groups).flatten(1)], 1)
+        rows = torch.cat([self.rows[batch], (groups + starts).flatten(1)], 1)
+        best_indices = smallest(pool, m)
+        self.scores[batch] = pool.gather(1, best_indices)
+        self.rows[batch] = rows.gather(1, best_indices)
+        self.worst[batch] = self.scores[batch].amax(1)
 
     def sort(self) -> tuple[Tensor, Tensor]:
         scores, order = self.scores.sort(1)
@@ -373,7 +381,7 @@ def _faiss_finder(search: Search, m: int) -> Find:
     """Squared distances |x|^2 + |y|^2 - 2 x.y, on the GPU where faiss sees one and the search is on it."""
     import faiss
 
-    on_gpu = search.place.type == "cuda" and bool(faiss_gpus())
+    on_gpu = search.device.type == "cuda" and bool(faiss_gpus())
     if on_gpu and m > FAISS_GPU_MOST:
         return _torch_finder(search, m)
     index: Any = faiss.IndexFlatL2(search.points.shape[1])
@@ -381,7 +389,7 @@ def _faiss_finder(search: Search, m: int) -> Find:
     if on_gpu:  # checked first, because faiss silently ignores a missing GPU
         resources = faiss.StandardGpuResources()
         resources.setTempMemory(search.sizes.points)
-        index = faiss.index_cpu_to_gpu(resources, search.place.index or 0, index)
+        index = faiss.index_cpu_to_gpu(resources, search.device.index or 0, index)
     for _, tile in search.tiles():
         widest = max(widest, float(norms(tile).max()))
         index.add(tile.cpu().numpy())
@@ -393,8 +401,8 @@ def _faiss_finder(search: Search, m: int) -> Find:
             squares, rows = index.search(queries.cpu().numpy(), m)
         finally:
             faiss.omp_set_num_threads(before)
-        own, d = norms(queries), queries.shape[1]
-        error = (gamma(d) + 16 * UNIT) * (own + widest) ** 2 + _below_rounding(d, own)
-        return Shortlist(torch.from_numpy(squares).to(search.place), torch.from_numpy(rows).to(search.place), error)
+        query_norms, d = norms(queries), queries.shape[1]
+        error = (gamma(d) + 16 * UNIT) * (query_norms + widest) ** 2 + _below_rounding(d, query_norms)
+        return Shortlist(torch.from_numpy(squares).to(search.device), torch.from_numpy(rows).to(search.device), error)
 
     return find

@@ -16,15 +16,17 @@ def area_under_curve(positive: Array, negative: Array) -> float:
     Mann & Whitney's U as a share of all pairs. Neither sample may be empty.
     """
     ordered = np.sort(positive)
-    left, right = (np.searchsorted(ordered, negative, side=side) for side in ("left", "right"))
-    return float((len(ordered) - right + (right - left) / 2).mean() / len(ordered))
+    below, not_above = (np.searchsorted(ordered, negative, side=side) for side in ("left", "right"))
+    return float((len(ordered) - not_above + (not_above - below) / 2).mean() / len(ordered))
 
 
-def check_finite(scores: Array, what: str) -> None:
+def check_finite(scores: Array, label: str) -> None:
     """Raise ValueError if any score is NaN or infinite: comparisons with it would count as the strongest evidence."""
-    wrong = int(np.count_nonzero(~np.isfinite(scores)))
-    if wrong:
-        raise ValueError(f"{what}: {wrong} of {scores.size} scores are NaN or infinite; scores must be finite numbers")
+    invalid_count = int(np.count_nonzero(~np.isfinite(scores)))
+    if invalid_count:
+        raise ValueError(
+            f"{label}: {invalid_count} of {scores.size} scores are NaN or infinite; scores must be finite numbers"
+        )
 
 
 def rank_p_value(scores: Array) -> float:

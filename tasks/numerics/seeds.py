@@ -30,14 +30,14 @@ def generator(seed: int, *names: str | int) -> np.random.Generator:
 
 
 @contextmanager
-def drawn_from(seed: int, *stream: str | int, place: torch.device) -> Iterator[None]:
+def drawn_from(seed: int, *stream: str | int, device: torch.device) -> Iterator[None]:
     """Draw torch's random numbers, such as initial weights and dropout, from this stream inside the block.
 
     Restores torch's random state afterwards.
     """
     import torch
 
-    devices = [place] if place.type == "cuda" else []
+    devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(derive(seed, *stream))
         yield

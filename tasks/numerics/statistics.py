@@ -107,25 +107,28 @@ def crossed_mean(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) 
     both have the same mean. The interval is Student's with the sum of both means' variances, which is at least that of
     a mean over random rows and columns. Owen 2007, "The pigeonhole bootstrap", theorem 4, for two factors.
     """
-    one, other = _finite(first), _finite(second)
-    if not len(one) or not len(other):
-        return Estimate(None, None, None, len(one))
-    value, freedom = float(one.mean()), min(len(one), len(other)) - 1
+    first_values, second_values = _finite(first), _finite(second)
+    if not len(first_values) or not len(second_values):
+        return Estimate(None, None, None, len(first_values))
+    value, freedom = float(first_values.mean()), min(len(first_values), len(second_values)) - 1
     if not freedom:
-        return Estimate(value, None, None, len(one))
-    error = float(np.hypot(_standard_error(one), _standard_error(other)))
+        return Estimate(value, None, None, len(first_values))
+    error = float(np.hypot(_standard_error(first_values), _standard_error(second_values)))
     reach = _t_quantile(0.5 + confidence / 2, freedom) * error
-    return Estimate(value, value - reach, value + reach, len(one))
+    return Estimate(value, value - reach, value + reach, len(first_values))
 
 
 def crossed_proportion(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Estimate:
     """The same of a share: the wider of the two intervals over clusters, each with one answer a member of the other."""
-    one, other = _finite(first), _finite(second)
-    both = [clustered_proportion(one, len(other), confidence), clustered_proportion(other, len(one), confidence)]
-    lows, highs = ([getattr(each, end) for each in both] for end in ("low", "high"))
+    first_values, second_values = _finite(first), _finite(second)
+    estimates = [
+        clustered_proportion(first_values, len(second_values), confidence),
+        clustered_proportion(second_values, len(first_values), confidence),
+    ]
+    lows, highs = ([getattr(estimate, end) for estimate in estimates] for end in ("low", "high"))
     if None in lows:
-        return Estimate(None, None, None, len(one))
-    return Estimate(both[0].value, min(lows), max(highs), len(one))
+        return Estimate(None, None, None, len(first_values))
+    return Estimate(estimates[0].value, min(lows), max(highs), len(first_values))
 
 
 def within_shares(estimate: Estimate) -> Estimate:
@@ -212,14 +215,16 @@ def paired_difference(first: Sequence[bool], second: Sequence[bool], confidence:
     n = len(first)
     if n == 0:
         return Estimate(None, None, None, 0)
-    both = sum(bool(one and other) for one, other in zip(first, second, strict=True))
-    ones, others = sum(map(bool, first)), sum(map(bool, second))
-    down, up = _reach(proportion(ones, n, confidence))
-    other_down, other_up = _reach(proportion(others, n, confidence))
-    margins = float(ones * (n - ones) * others * (n - others))
-    agreement = both * (n - ones - others + both) - (ones - both) * (others - both)
+    both_true = sum(bool(first_value and second_value) for first_value, second_value in zip(first, second, strict=True))
+    first_true, second_true = sum(map(bool, first)), sum(map(bool, second))
+    down, up = _reach(proportion(first_true, n, confidence))
+    other_down, other_up = _reach(proportion(second_true, n, confidence))
+    margins = float(first_true * (n - first_true) * second_true * (n - second_true))
+    agreement = both_true * (n - first_true - second_true + both_true) - (first_true - both_true) * (
+        second_true - both_true
+    )
     phi = 0.0 if margins == 0 else (agreement if agreement < 0 else max(agreement - n / 2, 0)) / float(np.sqrt(margins))
-    value = (ones - others) / n
+    value = (first_true - second_true) / n
     below = np.sqrt(down**2 - 2 * phi * down * other_up + other_up**2)
     above = np.sqrt(up**2 - 2 * phi * up * other_down + other_down**2)
     return Estimate(value, float(value - below), float(value + above), n)
@@ -230,11 +235,11 @@ def proportion_difference(first: int, of_first: int, second: int, of_second: int
 
     Uses `difference_of_shares` with Wilson intervals. No value if a sample is empty.
     """
-    one, other = proportion(first, of_first, confidence), proportion(second, of_second, confidence)
-    if one.value is None or other.value is None:
+    first_share, second_share = proportion(first, of_first, confidence), proportion(second, of_second, confidence)
+    if first_share.value is None or second_share.value is None:
         return Estimate(None, None, None, of_first + of_second)
-    (down, up), (other_down, other_up) = _reach(one), _reach(other)
-    value = one.value - other.value
+    (down, up), (other_down, other_up) = _reach(first_share), _reach(second_share)
+    value = first_share.value - second_share.value
     low, high = value - math.hypot(down, other_up), value + math.hypot(up, other_down)
     return Estimate(value, low, high, of_first + of_second)
 
@@ -327,9 +332,9 @@ def _finite(values: ArrayLike) -> Array:
     sample = np.asarray(values, dtype=np.float64)
     if sample.ndim != 1:
         raise ValueError(f"values must be one list of numbers; these have {sample.ndim} dimensions")
-    wrong = int(np.count_nonzero(~np.isfinite(sample)))
-    if wrong:
-        raise ValueError(f"{wrong} of {len(sample)} values are not finite numbers")
+    invalid_count = int(np.count_nonzero(~np.isfinite(sample)))
+    if invalid_count:
+        raise ValueError(f"{invalid_count} of {len(sample)} values are not finite numbers")
     return sample
 
 
@@ -359,7 +364,7 @@ def _binomial_greater(successes: int, n: int, than: float) -> float:
 def _reach(estimate: Estimate) -> tuple[float, float]:
     """How far an interval reaches below and above its value."""
     values = (estimate.value, estimate.low, estimate.high)
-    value, low, high = (float("nan") if each is None else each for each in values)
+    value, low, high = (float("nan") if number is None else number for number in values)
     return value - low, high - value
 
 

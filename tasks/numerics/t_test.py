@@ -10,8 +10,8 @@ GRID = 200  # points of the integral over the estimated standard deviation
 def _t_tail(t: float, freedom: int, shift: float = 0.0) -> float:
     """P(T > t) of Student's t with a noncentrality."""
     total = weights = 0.0
-    for place in range(GRID):
-        s = 3 * (place + 0.5) / GRID  # the estimated standard deviation over the true one
+    for step in range(GRID):
+        s = 3 * (step + 0.5) / GRID  # the estimated standard deviation over the true one
         weight = math.exp((freedom - 1) * math.log(s) - freedom * (s * s - 1) / 2)
         total += weight * 0.5 * math.erfc((t * s - shift) / math.sqrt(2))
         weights += weight

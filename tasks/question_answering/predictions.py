@@ -88,14 +88,14 @@ class Predictions:
         digests = [files.pin(File(str(path)), digests_by_file).digest for path in pinned.paths()]
         return Predictions(pinned.path, self._check_digest(digests))
 
-    def _find_path(self, places: Sequence[Path]) -> Path:
+    def _find_path(self, candidates: Sequence[Path]) -> Path:
         """Return the first of the places that exists. Raises FileError if none does."""
-        for place in places:
-            if self.is_blinded and place.is_file():
-                return place
-            if not self.is_blinded and place.is_dir():
-                return place
-        paths = " nor ".join(map(str, places))
+        for path in candidates:
+            if self.is_blinded and path.is_file():
+                return path
+            if not self.is_blinded and path.is_dir():
+                return path
+        paths = " nor ".join(map(str, candidates))
         if self.is_blinded:
             raise FileError(f"there is no file {paths}; it must be the file of predictions")
         raise FileError(f"there is no folder {paths}; it must hold the predictions {', '.join(file_names())}")
@@ -169,8 +169,8 @@ def answers_table(predictions: Predictions, questions: QuestionSet, selection: S
             path, answers, [question.id for question in selected[split]], {question.id for question in every[split]}
         )
         rows += [
-            {"split": split, "corrupted": corrupted, "id": each.id, "answer": list(answers[each.id])}
-            for each in selected[split]
+            {"split": split, "corrupted": corrupted, "id": entry.id, "answer": list(answers[entry.id])}
+            for entry in selected[split]
         ]
     return pa.Table.from_pylist(rows, ANSWERS)
 

@@ -124,8 +124,8 @@ def dino(
     """
     total = students[0].new_zeros(())
     for student, teacher in zip(students, reversed(teachers), strict=True):
-        wanted = functional.softmax((teacher - centre) / temperature, dim=1)
-        total = total - (wanted * functional.log_softmax(student / config.temperature, dim=1)).sum(1).mean() / 2
+        target = functional.softmax((teacher - centre) / temperature, dim=1)
+        total = total - (target * functional.log_softmax(student / config.temperature, dim=1)).sum(1).mean() / 2
     return total
 
 
@@ -143,7 +143,7 @@ class Moment:
 class Learner(Protocol):
     """The modules that a criterion trains, and the loss of some images' views."""
 
-    trained: nn.ModuleDict  # the encoder and other trained modules
+    modules: nn.ModuleDict  # the encoder and other trained modules
     views: int
     coupled: bool  # the loss of an image depends on the other images of its minibatch
 
@@ -159,7 +159,7 @@ class Learner(Protocol):
     def after_step(self, moment: Moment) -> None:
         """Update the learner after a step of the optimiser."""
 
-    def state_beside(self) -> Mapping[str, Tensor]:
+    def extra_state(self) -> Mapping[str, Tensor]:
         """Tensors of a checkpoint in addition to the trained modules."""
 
 
@@ -173,7 +173,7 @@ def learner(criterion: Criterion, network: Network, projector: tuple[int, ...], 
         case BarlowTwins():
             return Joint(network, partial(barlow_twins, criterion))
         case BYOL():
-            with drawn_from(seed, "predictor", place=torch.device("cpu")):
+            with drawn_from(seed, "predictor", device=torch.device("cpu")):
                 predictor = perceptron(projector[-1], criterion.predictor or projector)
             return Predicting(criterion, network, predictor)
         case DINO():
@@ -188,7 +188,7 @@ class Joint:
     views, coupled = 2, True
 
     def __init__(self, network: Network, loss_of: Callable[[Tensor, Tensor], Tensor]) -> None:
-        self.trained = nn.ModuleDict({"encoder": network})
+        self.modules = nn.ModuleDict({"encoder": network})
         self.network, self.loss_of = network, loss_of
 
     def embed(self, images: Tensor) -> Tensor:
@@ -203,7 +203,7 @@ class Joint:
     def after_step(self, moment: Moment) -> None:
         """No update."""
 
-    def state_beside(self) -> Mapping[str, Tensor]:
+    def extra_state(self) -> Mapping[str, Tensor]:
         return {}
 
 
@@ -236,11 +236,11 @@ class Predicting:
 
     def __init__(self, config: BYOL, network: Network, predictor: nn.Module) -> None:
         self.config = config
-        self.trained = nn.ModuleDict({"encoder": network, "predictor": predictor})
+        self.modules = nn.ModuleDict({"encoder": network, "predictor": predictor})
         self.teacher = Teacher(network)
 
     def embed(self, images: Tensor) -> Tensor:
-        return _pair_views(self.trained["predictor"](self.trained["encoder"](images)))
+        return _pair_views(self.modules["predictor"](self.modules["encoder"](images)))
 
     def targets(self, images: Tensor) -> Pair | None:
         return self.teacher.embed(images)
@@ -252,7 +252,7 @@ class Predicting:
     def after_step(self, moment: Moment) -> None:
         self.teacher.follow(teacher_momentum(self.config.momentum, moment.progress))
 
-    def state_beside(self) -> Mapping[str, Tensor]:
+    def extra_state(self) -> Mapping[str, Tensor]:
         return self.teacher.parameters()
 
 
@@ -263,33 +263,33 @@ class Distilling:
 
     def __init__(self, config: DINO, network: Network, width: int) -> None:
         self.config = config
-        self.trained = nn.ModuleDict({"encoder": network})
+        self.modules = nn.ModuleDict({"encoder": network})
         self.teacher = Teacher(network)
-        place = next(network.parameters()).device
-        self.centre = torch.zeros(width, device=place)
-        self.said: list[Tensor] = []  # sums over the images of this step
+        device = next(network.parameters()).device
+        self.centre = torch.zeros(width, device=device)
+        self.target_sums: list[Tensor] = []  # sums over the images of this step
         self.pictures = 0
 
     def embed(self, images: Tensor) -> Tensor:
-        return _pair_views(self.trained["encoder"](images))
+        return _pair_views(self.modules["encoder"](images))
 
     def targets(self, images: Tensor) -> Pair | None:
         return self.teacher.embed(images)
 
     def loss(self, embeddings: Tensor, targets: Pair | None, labels: Tensor, moment: Moment) -> Tensor:  # noqa: ARG002
         assert targets is not None
-        self.said += [target.sum(0) for target in targets]
+        self.target_sums += [target.sum(0) for target in targets]
         self.pictures += 2 * len(targets[0])
         temperature = self.config.teacher_temperature(moment.epoch)
         return dino(self.config, (embeddings[0], embeddings[1]), targets, self.centre, temperature)
 
     def after_step(self, moment: Moment) -> None:
-        mean = torch.stack(self.said).sum(0) / self.pictures
+        mean = torch.stack(self.target_sums).sum(0) / self.pictures
         self.centre.lerp_(mean, 1 - self.config.centre_momentum)
-        self.said, self.pictures = [], 0
+        self.target_sums, self.pictures = [], 0
         self.teacher.follow(teacher_momentum(self.config.momentum, moment.progress))
 
-    def state_beside(self) -> Mapping[str, Tensor]:
+    def extra_state(self) -> Mapping[str, Tensor]:
         return {**self.teacher.parameters(), "centre": self.centre}
 
 
@@ -298,8 +298,8 @@ class Classifying:
 
     views, coupled = 1, False
 
-    def __init__(self, trained: nn.ModuleDict, logits: Callable[[Tensor], Tensor]) -> None:
-        self.trained, self.logits = trained, logits
+    def __init__(self, modules: nn.ModuleDict, logits: Callable[[Tensor], Tensor]) -> None:
+        self.modules, self.logits = modules, logits
 
     def embed(self, images: Tensor) -> Tensor:
         return self.logits(images).float()[None]
@@ -313,17 +313,17 @@ class Classifying:
     def after_step(self, moment: Moment) -> None:
         """No update."""
 
-    def state_beside(self) -> Mapping[str, Tensor]:
+    def extra_state(self) -> Mapping[str, Tensor]:
         return {}
 
 
 def tuning(network: Network, classes: int, seed: int) -> Classifying:
     """Classification by a linear layer on the backbone, trained together; the projector is unchanged."""
-    with drawn_from(seed, "linear layer", place=torch.device("cpu")):
+    with drawn_from(seed, "linear layer", device=torch.device("cpu")):
         layer = nn.Linear(network.features, classes)
     network.projector.requires_grad_(False)
-    trained = nn.ModuleDict({"encoder": network, "layer": layer})
-    return Classifying(trained, lambda images: trained["layer"](network.backbone(images)))
+    modules = nn.ModuleDict({"encoder": network, "layer": layer})
+    return Classifying(modules, lambda images: modules["layer"](network.backbone(images)))
 
 
 def _pair_views(embeddings: Tensor) -> Tensor:

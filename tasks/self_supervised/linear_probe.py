@@ -73,24 +73,30 @@ def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs
     from tasks.datasets.boxed.crops import portions
     from tasks.self_supervised.networks import collect_embeddings, encoder
 
-    place, resolution = hardware.device(), config.encoder.resolution
+    device, resolution = hardware.device(), config.encoder.resolution
     parts = split_pictures(pictures, config.images.partition)
     splits = {"train": parts.rows(config.images.part), "validation": parts.rows("validation")}
     rows = []
     for snapshots in inputs:
         for row, epoch in enumerate(epochs(snapshots)):
-            encoding = encoder(config.encoder, weights_of(snapshots, row), place)
+            encoding = encoder(config.encoder, weights_of(snapshots, row), device)
             layers = config.layers or (0, encoding.depth)
             embeddings = {
-                split: collect_embeddings(encoding.embed, layers, portions(pictures, of, resolution), len(of))
-                for split, of in splits.items()
+                split: collect_embeddings(
+                    encoding.embed, layers, portions(pictures, split_rows, resolution), len(split_rows)
+                )
+                for split, split_rows in splits.items()
             }
             for layer in layers:
-                train = torch.from_numpy(embeddings["train"][layer]).to(place)
+                train = torch.from_numpy(embeddings["train"][layer]).to(device)
                 weights = train_probe(config, train, pictures.labels[splits["train"]], len(pictures.names))
-                for split, of in splits.items():
-                    right = correct(weights, torch.from_numpy(embeddings[split][layer]).to(place), pictures.labels[of])
-                    rows.append({"epoch": epoch, "layer": layer, "split": split, "correct": right, "n": len(of)})
+                for split, split_rows in splits.items():
+                    right = correct(
+                        weights, torch.from_numpy(embeddings[split][layer]).to(device), pictures.labels[split_rows]
+                    )
+                    rows.append(
+                        {"epoch": epoch, "layer": layer, "split": split, "correct": right, "n": len(split_rows)}
+                    )
     return pa.Table.from_pylist(rows, schema=PROBES)
 
 
@@ -105,19 +111,19 @@ def train_probe(
 
     from tasks.training.fit import shuffled_minibatches
 
-    place = embeddings.device
-    wanted = torch.nn.functional.one_hot(torch.from_numpy(np.array(labels)).to(place), classes).float()
-    held = torch.cat([embeddings, embeddings.new_ones(len(embeddings), 1)], 1)  # the last weight is the constant
-    weights = held.new_zeros(classes, held.shape[1])
-    velocity, steps = torch.zeros_like(weights), -(-len(held) // config.batch)
+    device = embeddings.device
+    targets = torch.nn.functional.one_hot(torch.from_numpy(np.array(labels)).to(device), classes).float()
+    inputs = torch.cat([embeddings, embeddings.new_ones(len(embeddings), 1)], 1)  # the last weight is the constant
+    weights = inputs.new_zeros(classes, inputs.shape[1])
+    velocity, steps = torch.zeros_like(weights), -(-len(inputs) // config.batch)
     rates = np.linspace(config.first, config.last, config.epochs * steps)
-    with hardware.exactly(place), torch.inference_mode():
-        order = shuffled_minibatches(len(held), config.batch, config.epochs, config.seed, "probe order")
+    with hardware.exactly(device), torch.inference_mode():
+        order = shuffled_minibatches(len(inputs), config.batch, config.epochs, config.seed, "probe order")
         for rate, rows in zip(rates, order, strict=True):
-            some = held[rows.to(place)]
+            batch = inputs[rows.to(device)]
             # The gradient of the mean cross-entropy.
-            wrong = torch.softmax(some @ weights.T, 1) - wanted[rows.to(place)]
-            velocity.mul_(config.momentum).addmm_(wrong.T, some, alpha=1 / len(rows))
+            errors = torch.softmax(batch @ weights.T, 1) - targets[rows.to(device)]
+            velocity.mul_(config.momentum).addmm_(errors.T, batch, alpha=1 / len(rows))
             weights.sub_(velocity, alpha=float(rate))
     return weights[:, :-1].clone(), weights[:, -1].clone()
 
@@ -127,5 +133,5 @@ def correct(weights: tuple[Tensor, Tensor], embeddings: Tensor, labels: NDArray[
     import torch
 
     factors, constants = weights
-    found = torch.addmm(constants, embeddings, factors.T).argmax(1)
-    return int((found.cpu().numpy() == labels).sum())
+    predicted = torch.addmm(constants, embeddings, factors.T).argmax(1)
+    return int((predicted.cpu().numpy() == labels).sum())

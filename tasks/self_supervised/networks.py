@@ -76,9 +76,9 @@ class NarrowShortcut(nn.Conv2d):
 def convolution(before: int, channels: int, kernel: int, stride: int) -> nn.Conv2d:
     """A convolution with He normal initial weights by fan-out, as in torchvision's residual networks."""
     kind = NarrowShortcut if kernel == 1 and stride > 1 and before < 8 else nn.Conv2d
-    made = kind(before, channels, kernel, stride, kernel // 2, bias=False)
-    nn.init.kaiming_normal_(made.weight, mode="fan_out", nonlinearity="relu")
-    return made
+    layer = kind(before, channels, kernel, stride, kernel // 2, bias=False)
+    nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    return layer
 
 
 class Network(nn.Module):
@@ -155,7 +155,7 @@ def transformer(name: str, resolution: int) -> tuple[nn.Module, int]:
 
 def initial_network(config: EncoderConfig, classes: int, seed: int) -> Network:
     """The network on the CPU; its initial weights are a function of the seed."""
-    with drawn_from(seed, "initial weights", place=torch.device("cpu")):
+    with drawn_from(seed, "initial weights", device=torch.device("cpu")):
         return Network(config, classes)
 
 
@@ -168,8 +168,8 @@ def unset(config: EncoderConfig, classes: int) -> Network:
 
 def tensors(module: nn.Module) -> dict[str, Tensor]:
     """All tensors that embeddings depend on, by name: parameters, and means and variances of batch norm."""
-    held = {name: parameter.detach() for name, parameter in module.named_parameters()}
-    return held | {name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()}
+    parameters = {name: parameter.detach() for name, parameter in module.named_parameters()}
+    return parameters | {name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()}
 
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels, in [0, 1]
@@ -181,8 +181,8 @@ CLASSIFIER = "classifier.2.weight"
 class Encoder:
     """An encoder in evaluation mode: batch norm uses the means and variances of training."""
 
-    def __init__(self, network: Network, place: torch.device) -> None:
-        self.network, self.place = network.to(place).to(memory_format=torch.channels_last).eval(), place
+    def __init__(self, network: Network, device: torch.device) -> None:
+        self.network, self.device = network.to(device).to(memory_format=torch.channels_last).eval(), device
 
     @property
     def depth(self) -> int:
@@ -200,18 +200,18 @@ class Encoder:
             if not 0 <= layer <= self.depth:
                 raise ValueError(f"layer is {layer}; this encoder has the layers 0 (backbone) to {self.depth}")
         height, width = images.shape[1:3]
-        together = max(1, min(MOST, PIXELS[self.place.type] // (height * width)))
+        together = max(1, min(MOST, PIXELS[self.device.type] // (height * width)))
         parts: dict[int, list[Tensor]] = {layer: [] for layer in layers}
-        with hardware.exactly(self.place), torch.inference_mode():
+        with hardware.exactly(self.device), torch.inference_mode():
             for start in range(0, max(1, len(images)), together):
-                some = images[start : start + together]
-                found = self._layers(_pad_images(some, together))
-                for layer, kept in parts.items():
-                    kept.append(found[layer][: len(some)].float().cpu())
-        return {layer: torch.cat(kept).clone() for layer, kept in parts.items()}
+                batch = images[start : start + together]
+                by_layer = self._layers(_pad_images(batch, together))
+                for layer, layer_parts in parts.items():
+                    layer_parts.append(by_layer[layer][: len(batch)].float().cpu())
+        return {layer: torch.cat(layer_parts).clone() for layer, layer_parts in parts.items()}
 
     def _layers(self, images: NDArray[np.uint8]) -> list[Tensor]:
-        pixels = torch.from_numpy(images).to(self.place).permute(0, 3, 1, 2)  # already in channels-last format
+        pixels = torch.from_numpy(images).to(self.device).permute(0, 3, 1, 2)  # already in channels-last format
         return self.network.layers(normalise(pixels.float() / 255))
 
 
@@ -225,16 +225,16 @@ def collect_embeddings(
 
     Results are written in place, because concatenation would double the memory.
     """
-    found: dict[int, NDArray[np.float32]] = {}
+    embeddings: dict[int, NDArray[np.float32]] = {}
     start = 0
     for images in portions:
         for layer, values in embed(images, layers).items():
             rows = np.asarray(values, np.float32)
-            if layer not in found:
-                found[layer] = np.empty((count, rows.shape[1]), np.float32)
-            found[layer][start : start + len(images)] = rows
+            if layer not in embeddings:
+                embeddings[layer] = np.empty((count, rows.shape[1]), np.float32)
+            embeddings[layer][start : start + len(images)] = rows
         start += len(images)
-    return found
+    return embeddings
 
 
 def _pad_images(images: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
@@ -250,24 +250,28 @@ def normalise(images: Tensor) -> Tensor:
     return (images - mean) / deviation
 
 
-def encoder(config: Pretraining | EncoderConfig, weights: Weights, place: torch.device) -> Encoder:
+def encoder(config: Pretraining | EncoderConfig, weights: Weights, device: torch.device) -> Encoder:
     """The encoder with the weights of a snapshot. Raises ValueError if they belong to another network."""
     built = encoder_of_pretraining(config) if isinstance(config, Pretraining) else config
     classes = len(weights[CLASSIFIER]) if CLASSIFIER in weights else 0
     network = unset(built, classes)
     load(network, weights, f"{built.backbone} with a projector of {built.projector}")
-    return Encoder(network, place)
+    return Encoder(network, device)
 
 
-def load(network: Network, weights: Weights, what: str) -> None:
+def load(network: Network, weights: Weights, description: str) -> None:
     """Load these weights into the network. Raises ValueError if names or shapes differ."""
-    held = tensors(network)
-    shapes: Mapping[str, tuple[int, ...]] = {name: tuple(tensor.shape) for name, tensor in held.items()}
-    given = {name: values.shape for name, values in weights.items()}
-    wrong = sorted(name for name in shapes.keys() | given.keys() if shapes.get(name) != given.get(name))
-    if wrong:
-        name = wrong[0]
-        raise ValueError(f"weights of {what}: {name} is {given.get(name, 'absent')}, not {shapes.get(name, 'known')}")
+    own_tensors = tensors(network)
+    shapes: Mapping[str, tuple[int, ...]] = {name: tuple(tensor.shape) for name, tensor in own_tensors.items()}
+    given_shapes = {name: values.shape for name, values in weights.items()}
+    differing = sorted(
+        name for name in shapes.keys() | given_shapes.keys() if shapes.get(name) != given_shapes.get(name)
+    )
+    if differing:
+        name = differing[0]
+        raise ValueError(
+            f"weights of {description}: {name} is {given_shapes.get(name, 'absent')}, not {shapes.get(name, 'known')}"
+        )
     with torch.no_grad():
-        for name, tensor in held.items():
+        for name, tensor in own_tensors.items():
             tensor.copy_(torch.from_numpy(np.array(weights[name])))

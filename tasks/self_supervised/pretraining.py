@@ -75,12 +75,12 @@ def pretrain_encoder(config: Pretraining, pictures: BoxedPictures, index: int = 
     from tasks.self_supervised.pretraining_loop import Training
     from tasks.self_supervised.training_set import training_set
 
-    place = hardware.device()
-    with hardware.exactly(place):
+    device = hardware.device()
+    with hardware.exactly(device):
         classes = len(pictures.names) if isinstance(config.criterion, Supervised) else 0
-        network = initial_network(encoder_of_pretraining(config), classes, config.seed).to(place)
+        network = initial_network(encoder_of_pretraining(config), classes, config.seed).to(device)
         learning = learner(config.criterion, network, config.projector, config.seed)
-        return Training(config, learning, training_set(config, pictures, place), place).run(index)
+        return Training(config, learning, training_set(config, pictures, device), device).run(index)
 
 
 @dataclass(frozen=True)
@@ -146,20 +146,20 @@ def fine_tune_encoder(config: ClassifierTuning, pictures: BoxedPictures, inputs:
     from tasks.self_supervised.pretraining_loop import Training
     from tasks.self_supervised.training_set import training_set
 
-    place, training = hardware.device(), config.training
+    device, training = hardware.device(), config.training
     snapshots, row = _choose_snapshot(config, inputs)
-    with hardware.exactly(place):
+    with hardware.exactly(device):
         network = unset(encoder_of_pretraining(training), 0)
         load(network, weights_of(snapshots, row), training.backbone)
-        learning = learners.tuning(network.to(place), len(pictures.names), training.seed)
-        return Training(training, learning, training_set(training, pictures, place), place).run()
+        learning = learners.tuning(network.to(device), len(pictures.names), training.seed)
+        return Training(training, learning, training_set(training, pictures, device), device).run()
 
 
 def _choose_snapshot(config: ClassifierTuning, inputs: Inputs) -> tuple[pa.Table, int]:
     """The table and the row of the initial snapshot."""
-    there = {epoch: (table, row) for table in inputs for row, epoch in enumerate(epochs(table))}
-    start = max(there, default=0) if config.start is None else config.start
-    if start not in there:
-        known = ", ".join(map(str, sorted(there))) or "none"
-        raise ValueError(f"start is {start}; the snapshots are of epochs {known}")
-    return there[start]
+    snapshots = {epoch: (table, row) for table in inputs for row, epoch in enumerate(epochs(table))}
+    start = max(snapshots, default=0) if config.start is None else config.start
+    if start not in snapshots:
+        names = ", ".join(map(str, sorted(snapshots))) or "none"
+        raise ValueError(f"start is {start}; the snapshots are of epochs {names}")
+    return snapshots[start]

@@ -62,19 +62,19 @@ class LARS:
         self.parameters, self.decay = parameters, decay
         self.velocity = [torch.zeros_like(weight) for weight in parameters]
         self.moments = {"velocity": self.velocity}
-        self.scaled = [at for at, weight in enumerate(parameters) if weight.dim() > 1]
+        self.scaled = [index for index, weight in enumerate(parameters) if weight.dim() > 1]
 
     @torch.no_grad()
     def step(self, gradients: list[Tensor], rate: float, number: int) -> None:  # noqa: ARG002
         pulls = list(gradients)
-        weights = [self.parameters[at] for at in self.scaled]
-        sums = torch._foreach_add([gradients[at] for at in self.scaled], weights, alpha=self.decay)
-        sizes, slopes = (torch.stack(torch._foreach_norm(of)) for of in (weights, sums))
+        weights = [self.parameters[index] for index in self.scaled]
+        sums = torch._foreach_add([gradients[index] for index in self.scaled], weights, alpha=self.decay)
+        sizes, slopes = (torch.stack(torch._foreach_norm(group)) for group in (weights, sums))
         nonzero = (sizes > 0) & (slopes > 0)
         trust = torch.where(nonzero, TRUST * sizes / torch.where(nonzero, slopes, 1), 1)
         torch._foreach_mul_(sums, list(trust.unbind()))
-        for at, pull in zip(self.scaled, sums, strict=True):
-            pulls[at] = pull
+        for index, pull in zip(self.scaled, sums, strict=True):
+            pulls[index] = pull
         torch._foreach_mul_(self.velocity, MOMENTUM)
         torch._foreach_add_(self.velocity, pulls)
         torch._foreach_add_(self.parameters, self.velocity, alpha=-rate)
@@ -87,15 +87,15 @@ class SGD:
         self.parameters, self.decay = parameters, decay
         self.velocity = [torch.zeros_like(weight) for weight in parameters]
         self.moments = {"velocity": self.velocity}
-        self.decaying = [at for at, weight in enumerate(parameters) if weight.dim() > 1]
+        self.decaying = [index for index, weight in enumerate(parameters) if weight.dim() > 1]
 
     @torch.no_grad()
     def step(self, gradients: list[Tensor], rate: float, number: int) -> None:  # noqa: ARG002
         torch._foreach_mul_(self.velocity, MOMENTUM)
         torch._foreach_add_(self.velocity, gradients)
         if self.decay:
-            decaying = [self.velocity[at] for at in self.decaying]
-            torch._foreach_add_(decaying, [self.parameters[at] for at in self.decaying], alpha=self.decay)
+            decaying = [self.velocity[index] for index in self.decaying]
+            torch._foreach_add_(decaying, [self.parameters[index] for index in self.decaying], alpha=self.decay)
         torch._foreach_add_(self.parameters, self.velocity, alpha=-rate)
 
 
@@ -133,18 +133,18 @@ RULE = "self-supervised 1"
 class Training:
     """The training of one learner, epoch by epoch."""
 
-    def __init__(self, config: Pretraining, learner: Learner, images: TrainingSet, place: torch.device) -> None:
+    def __init__(self, config: Pretraining, learner: Learner, images: TrainingSet, device: torch.device) -> None:
         if len(images) < 2:
             raise ValueError(f"the part {config.images.part} has {len(images)} images; batch norm needs at least two")
-        self.config, self.learner, self.images, self.place = config, learner, images, place
-        self.trained = learner.trained.to(place).to(memory_format=torch.channels_last)
-        named = {name: weight for name, weight in self.trained.named_parameters() if weight.requires_grad}
-        self.names, self.parameters = list(named), list(named.values())
+        self.config, self.learner, self.images, self.device = config, learner, images, device
+        self.modules = learner.modules.to(device).to(memory_format=torch.channels_last)
+        trainable = {name: weight for name, weight in self.modules.named_parameters() if weight.requires_grad}
+        self.names, self.parameters = list(trainable), list(trainable.values())
         self.optimiser = optimiser(config.optimiser, list(self.parameters), config.weight_decay)
         self.batch = min(config.batch, len(images))
         self.steps_per_epoch = len(images) // self.batch
         self.rate = config.base_learning_rate * self.batch / 256
-        self.labels = torch.from_numpy(np.array(images.labels)).to(place)
+        self.labels = torch.from_numpy(np.array(images.labels)).to(device)
         self.sizes = torch.from_numpy(np.array(images.sizes))
         self.steps = 0
 
@@ -161,13 +161,13 @@ class Training:
 
     def take_steps(self, epoch: int) -> Iterator[Tensor]:
         """Take the steps of an epoch, counted from 1, and yield their losses."""
-        self.trained.train()
+        self.modules.train()
         order = self._order(epoch)
         factors = self.config.rates.factors(epoch - 1 + np.arange(len(order)) / len(order))
-        for step, (places, squares) in enumerate(zip(order, self.images.held.minibatches(order), strict=True)):
+        for step, (rows, squares) in enumerate(zip(order, self.images.squares.minibatches(order), strict=True)):
             moment = Moment(epoch, (epoch - 1 + (step + 1) / len(order)) / self.config.schedule)
-            drawn = views.draw_views(self.config.seed, epoch, step, len(places), self.learner.views)
-            yield self._step(places, squares, drawn, moment, self.rate * float(factors[step]))
+            numbers = views.draw_views(self.config.seed, epoch, step, len(rows), self.learner.views)
+            yield self._step(rows, squares, numbers, moment, self.rate * float(factors[step]))
 
     def mean_loss(self, losses: Losses) -> float:
         """The mean over an epoch's steps."""
@@ -175,32 +175,32 @@ class Training:
 
     def weights(self) -> Weights:
         """A copy of the encoder's current weights."""
-        held = tensors(self.trained["encoder"])
-        return {name: np.array(tensor.cpu().numpy(), np.float32, order="C") for name, tensor in held.items()}
+        encoder_tensors = tensors(self.modules["encoder"])
+        return {name: np.array(tensor.cpu().numpy(), np.float32, order="C") for name, tensor in encoder_tensors.items()}
 
     def _order(self, epoch: int) -> list[NDArray[np.int64]]:
         """The rows of each step's images, without the last, incomplete step."""
         shuffled = seeds.generator(self.config.seed, "batch order", epoch).permutation(len(self.images))
         return np.split(shuffled[: self.steps_per_epoch * self.batch], self.steps_per_epoch)
 
-    def _step(self, places: NDArray[np.int64], squares: Tensor, drawn: Tensor, moment: Moment, rate: float) -> Tensor:
+    def _step(self, rows: NDArray[np.int64], squares: Tensor, numbers: Tensor, moment: Moment, rate: float) -> Tensor:
         """Take one step on these images and return its loss, which may still be computed by the device."""
         size = self.config.batch // self.config.accumulate
-        parts = [slice(start, min(start + size, len(places))) for start in range(0, len(places), size)]
+        parts = [slice(start, min(start + size, len(rows))) for start in range(0, len(rows), size)]
         if len(parts) > 1 and parts[-1].stop - parts[-1].start < 2:  # if the set has fewer images than a batch
             parts[-2:] = [slice(parts[-2].start, parts[-1].stop)]
-        labels = self.labels[torch.from_numpy(places).to(self.place)]
-        sizes = self.sizes[torch.from_numpy(places)]
+        labels = self.labels[torch.from_numpy(rows).to(self.device)]
+        sizes = self.sizes[torch.from_numpy(rows)]
 
         def images(part: slice) -> Tensor:
-            return self._images(squares[part], sizes[part], drawn[:, part])
+            return self._images(squares[part], sizes[part], numbers[:, part])
 
         for parameter in self.parameters:
             parameter.grad = None
-        whole = self.learner.coupled and len(parts) > 1
+        is_coupled = self.learner.coupled and len(parts) > 1
         loss = (
             self._coupled_gradients(parts, images, labels, moment)
-            if whole
+            if is_coupled
             else self._apart(parts, images, labels, moment)
         )
         gradients = [parameter.grad for parameter in self.parameters]
@@ -212,11 +212,11 @@ class Training:
 
     def _apart(self, parts: list[slice], images: Callable[[slice], Tensor], labels: Tensor, moment: Moment) -> Tensor:
         """Gradients of a loss that is a mean over images, part by part."""
-        total = torch.zeros((), device=self.place)
+        total = torch.zeros((), device=self.device)
         for part in parts:
-            seen = images(part)
+            part_images = images(part)
             with self._precision():
-                embeddings, targets = self.learner.embed(seen), self.learner.targets(seen)
+                embeddings, targets = self.learner.embed(part_images), self.learner.targets(part_images)
             loss = self.learner.loss(embeddings, targets, labels[part], moment)
             loss = loss * ((part.stop - part.start) / len(labels))
             loss.backward()
@@ -232,39 +232,40 @@ class Training:
         each part again, with the gradient of its embeddings. Gao et al. 2021, "Scaling deep contrastive learning batch
         size under memory limited setup", section 3.2.
         """
-        found = []
-        with torch.no_grad(), statistics_kept(self.trained):
+        embedding_parts = []
+        with torch.no_grad(), statistics_kept(self.modules):
             for part in parts:
-                seen = images(part)
+                part_images = images(part)
                 with self._precision():
-                    found.append(self.learner.embed(seen))
-        embeddings = torch.cat(found, 1).requires_grad_()
+                    embedding_parts.append(self.learner.embed(part_images))
+        embeddings = torch.cat(embedding_parts, 1).requires_grad_()
         loss = self.learner.loss(embeddings, None, labels, moment)
         (slopes,) = torch.autograd.grad(loss, embeddings)
         for part in parts:
-            seen = images(part)
+            part_images = images(part)
             with self._precision():
-                again = self.learner.embed(seen)
-            again.backward(slopes[:, part])  # type: ignore[no-untyped-call]
+                part_embeddings = self.learner.embed(part_images)
+            part_embeddings.backward(slopes[:, part])  # type: ignore[no-untyped-call]
         return loss.detach()
 
-    def _images(self, squares: Tensor, sizes: Tensor, drawn: Tensor) -> Tensor:
+    def _images(self, squares: Tensor, sizes: Tensor, numbers: Tensor) -> Tensor:
         """The views of images, (views n, 3, r, r), one view after another."""
         config = self.config.augmentation
-        seen = [
-            views.view(config, squares, views.drawing(config, numbers, sizes, at)) for at, numbers in enumerate(drawn)
+        view_list = [
+            views.view(config, squares, views.drawing(config, view_numbers, sizes, index))
+            for index, view_numbers in enumerate(numbers)
         ]
-        return torch.cat(seen).contiguous(memory_format=torch.channels_last)
+        return torch.cat(view_list).contiguous(memory_format=torch.channels_last)
 
     def _precision(self) -> torch.autocast:
-        return torch.autocast(self.place.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
 
     def arrays(self) -> dict[str, Tensor]:
         """The tensors of a checkpoint: weights, the optimiser's statistics and other tensors of the learner."""
-        arrays = {f"weight {name}": tensor for name, tensor in tensors(self.trained).items()}
+        arrays = {f"weight {name}": tensor for name, tensor in tensors(self.modules).items()}
         for moment, values in self.optimiser.moments.items():
             arrays |= {f"{moment} {name}": value for name, value in zip(self.names, values, strict=True)}
-        return arrays | {f"beside {name}": tensor for name, tensor in self.learner.state_beside().items()}
+        return arrays | {f"beside {name}": tensor for name, tensor in self.learner.extra_state().items()}
 
 
 @contextmanager

@@ -41,8 +41,8 @@ def row(epoch: int, train_loss: float | None, weights: Weights) -> dict[str, Any
 
 def epochs(snapshots: pa.Table) -> list[int]:
     """The epoch of each row."""
-    kept: list[int] = snapshots["epoch"].to_pylist()
-    return kept
+    epoch_list: list[int] = snapshots["epoch"].to_pylist()
+    return epoch_list
 
 
 def weights_of(snapshots: pa.Table, row: int) -> dict[str, NDArray[np.float32]]:

@@ -48,7 +48,7 @@ class Mapped:
     """Images in a mapped file; a thread reads the images of the next step during a step."""
 
     rows: PictureRows
-    place: torch.device
+    device: torch.device
 
     def minibatches(self, order: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
         with ThreadPoolExecutor(1) as reader:
@@ -57,11 +57,11 @@ class Mapped:
                 assert waiting is not None
                 squares = waiting.result()
                 waiting = None if following is None else reader.submit(self._read, following)
-                yield squares.to(self.place, non_blocking=True).permute(0, 3, 1, 2)
+                yield squares.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
 
-    def _read(self, places: NDArray[np.int64]) -> Tensor:
-        squares = torch.from_numpy(self.rows.pixels(places))
-        return squares.pin_memory() if self.place.type == "cuda" else squares
+    def _read(self, rows: NDArray[np.int64]) -> Tensor:
+        squares = torch.from_numpy(self.rows.pixels(rows))
+        return squares.pin_memory() if self.device.type == "cuda" else squares
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class Squares:
     """Some of a set's images as squares, computed on access."""
 
     pictures: BoxedPictures
-    of: NDArray[np.int64]
+    rows: NDArray[np.int64]
     side: int
 
     @property
@@ -78,46 +78,48 @@ class Squares:
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        return self.pictures.labels[self.of]
+        return self.pictures.labels[self.rows]
 
     def __len__(self) -> int:
-        return len(self.of)
+        return len(self.rows)
 
     def pixels(self, rows: NDArray[np.integer]) -> NDArray[np.uint8]:
-        return self.pictures.squares(self.of[rows], self.side)
+        return self.pictures.squares(self.rows[rows], self.side)
 
 
-def _hold_pictures(pictures: BoxedPictures, rows: NDArray[np.int64], side: int, place: torch.device, what: str) -> Held:
+def _hold_pictures(
+    pictures: BoxedPictures, rows: NDArray[np.int64], side: int, device: torch.device, description: str
+) -> Held:
     """These images as squares for a device.
 
-    Images that do not fit are stored in the cache folder (`tasks.datasets.picture_cache`), under a digest of `what`,
-    which must identify data and rows. Raises DatasetError if they cannot be read or written.
+    Images that do not fit are stored in the cache folder (`tasks.datasets.picture_cache`), under a digest of
+    `description`, which must identify data and rows. Raises DatasetError if they cannot be read or written.
     """
     squares = Squares(pictures, rows, side)
-    free = memory.free(place) if place.type == "cuda" else hardware.available_memory()
+    free = memory.free(device) if device.type == "cuda" else hardware.available_memory()
     if len(rows) * side * side * 3 <= SHARE * free:
-        return resident(squares, place)
+        return resident(squares, device)
     none = InMemory(np.zeros((0, side, side, 3), np.uint8), np.zeros(0, np.int64))
-    digest = hashlib.sha256(f"squares 1: {what} {side}".encode()).hexdigest()
-    return Mapped(open_cache(digest, lambda: Opened(squares, none, len(pictures.names))).train, place)
+    digest = hashlib.sha256(f"squares 1: {description} {side}".encode()).hexdigest()
+    return Mapped(open_cache(digest, lambda: Opened(squares, none, len(pictures.names))).train, device)
 
 
-def resident(squares: PictureRows, place: torch.device) -> Resident:
+def resident(squares: PictureRows, device: torch.device) -> Resident:
     """All images on the device."""
     side = squares.shape[0]
-    made = torch.empty(len(squares), 3, side, side, dtype=torch.uint8, device=place)
+    images = torch.empty(len(squares), 3, side, side, dtype=torch.uint8, device=device)
     together = max(1, TOGETHER // (side * side * 3))
     for start in range(0, len(squares), together):
-        some = torch.from_numpy(squares.pixels(np.arange(start, min(start + together, len(squares)))))
-        made[start : start + len(some)] = some.to(place).permute(0, 3, 1, 2)
-    return Resident(made)
+        batch = torch.from_numpy(squares.pixels(np.arange(start, min(start + together, len(squares)))))
+        images[start : start + len(batch)] = batch.to(device).permute(0, 3, 1, 2)
+    return Resident(images)
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
     """Images as squares, their sizes (n, 2: height, width) and their classes (n,)."""
 
-    held: Held
+    squares: Held
     sizes: NDArray[np.int32]
     labels: NDArray[np.int64]
 
@@ -125,10 +127,10 @@ class TrainingSet:
         return len(self.labels)
 
 
-def training_set(config: Pretraining, pictures: BoxedPictures, place: torch.device) -> TrainingSet:
+def training_set(config: Pretraining, pictures: BoxedPictures, device: torch.device) -> TrainingSet:
     """The config's part of these images. Raises DatasetError if they are too few or unreadable."""
     rows = split_pictures(pictures, config.images.partition).rows(config.images.part)
     sizes = pictures.sizes[rows]
     # The requested side, else twice the resolution, at most the longest side of any image.
     side = config.augmentation.side or max(8, min(2 * config.augmentation.resolution, int(sizes.max())))
-    return TrainingSet(_hold_pictures(pictures, rows, side, place, str(config.images)), sizes, pictures.labels[rows])
+    return TrainingSet(_hold_pictures(pictures, rows, side, device, str(config.images)), sizes, pictures.labels[rows])

@@ -33,7 +33,7 @@ SOLARISED_FROM = 128 / 255
 # The uniform numbers of a view, in this order.
 WINDOW = 4 * TRIES
 NAMES = ("flip", "jitter", "brightness", "contrast", "saturation", "hue", "grey", "blur", "sigma", "solarise")
-COLUMNS = {name: WINDOW + at for at, name in enumerate(NAMES)}
+COLUMNS = {name: WINDOW + index for index, name in enumerate(NAMES)}
 NUMBERS = WINDOW + len(NAMES)
 
 
@@ -63,9 +63,9 @@ def drawing(config: Augmentation, numbers: Tensor, sizes: Tensor, view: int) -> 
 
     changed = number("jitter") < JITTERED
 
-    def factor(name: str, most: float) -> Tensor:
-        """In [1 - most, 1 + most]; 1 if colours are not changed."""
-        return torch.where(changed, 1 + most * config.jitter * (2 * number(name) - 1), 1)
+    def factor(name: str, amplitude: float) -> Tensor:
+        """In [1 - amplitude, 1 + amplitude]; 1 if colours are not changed."""
+        return torch.where(changed, 1 + amplitude * config.jitter * (2 * number(name) - 1), 1)
 
     brightness, contrast = factor("brightness", BRIGHTNESS), factor("contrast", CONTRAST)
     turn = 2 * math.pi * (factor("hue", HUE) - 1)
@@ -99,21 +99,21 @@ def windows(config: Augmentation, numbers: Tensor, sizes: Tensor) -> Tensor:
     wide, high, across, down = (
         numbers.gather(1, first)[:, 0] for numbers in (wide, high, numbers[..., 2], numbers[..., 3])
     )
-    whole = width[:, 0] / height[:, 0]
-    held = whole.clamp(math.exp(RATIOS[0]), math.exp(RATIOS[1]))
-    some = inside.any(1)
-    wide = torch.where(some, wide, (held / whole).clamp(max=1))
-    high = torch.where(some, high, (whole / held).clamp(max=1))
-    left = torch.where(some, across, 0.5) * (1 - wide)
-    top = torch.where(some, down, 0.5) * (1 - high)
-    return torch.stack([left, top, left + wide, top + high], 1)
+    ratio_of_image = width[:, 0] / height[:, 0]
+    allowed_ratio = ratio_of_image.clamp(math.exp(RATIOS[0]), math.exp(RATIOS[1]))
+    is_inside = inside.any(1)
+    wide = torch.where(is_inside, wide, (allowed_ratio / ratio_of_image).clamp(max=1))
+    high = torch.where(is_inside, high, (ratio_of_image / allowed_ratio).clamp(max=1))
+    left_edge = torch.where(is_inside, across, 0.5) * (1 - wide)
+    top_edge = torch.where(is_inside, down, 0.5) * (1 - high)
+    return torch.stack([left_edge, top_edge, left_edge + wide, top_edge + high], 1)
 
 
 def _mix_with_grey(keeping: Tensor) -> Tensor:
     """Matrices (n, 3, 3) that mix colours with their grey and keep the share `keeping` (n,) of the colour."""
-    own = torch.eye(3)
+    identity = torch.eye(3)
     grey = torch.tensor(GREY).expand(3, 3)
-    return keeping[:, None, None] * own + (1 - keeping)[:, None, None] * grey
+    return keeping[:, None, None] * identity + (1 - keeping)[:, None, None] * grey
 
 
 def hue(turn: Tensor) -> Tensor:
@@ -123,19 +123,19 @@ def hue(turn: Tensor) -> Tensor:
     return cosine * torch.eye(3) + (1 - cosine) / 3 + sine * across
 
 
-def view(config: Augmentation, squares: Tensor, drawn: Drawing) -> Tensor:
+def view(config: Augmentation, squares: Tensor, changes: Drawing) -> Tensor:
     """The normalised view (n, 3, r, r) of square images (n, 3, s, s), bytes or float32 from 0 to 255."""
-    n, side, resolution, place = len(squares), squares.shape[2], config.resolution, squares.device
+    n, side, resolution, device = len(squares), squares.shape[2], config.resolution, squares.device
     bounds, flipped, mixing, contrast = (
-        send(part, place) for part in (drawn.windows, drawn.flipped, drawn.mixing, drawn.contrast)
+        send(part, device) for part in (changes.windows, changes.flipped, changes.mixing, changes.contrast)
     )
-    sigma = None if drawn.sigma is None else send(drawn.sigma, place)
+    sigma = None if changes.sigma is None else send(changes.sigma, device)
     across = sampling(bounds[:, 0], bounds[:, 2], side, resolution, sigma)
     across = torch.where(flipped[:, None, None], across.flip(1), across)
     down = sampling(bounds[:, 1], bounds[:, 3], side, resolution, sigma)
     x = torch.bmm(squares.to(torch.float32).reshape(n, 3 * side, side), across.transpose(1, 2))
     x = torch.matmul(down[:, None], x.view(n, 3, side, resolution)).view(n, 3, -1)
-    return recolour(x, mixing / 255, contrast / 255, drawn.solarised).view(n, 3, resolution, resolution)
+    return recolour(x, mixing / 255, contrast / 255, changes.solarised).view(n, 3, resolution, resolution)
 
 
 def recolour(x: Tensor, mixing: Tensor, contrast: Tensor, solarised: Tensor) -> Tensor:
@@ -147,8 +147,8 @@ def recolour(x: Tensor, mixing: Tensor, contrast: Tensor, solarised: Tensor) -> 
     x.clamp_(black[:, None], white[:, None])
     if len(solarised):
         rows = send(solarised, x.device)
-        some = x[rows]
-        x[rows] = torch.where(some >= turning[:, None], (black + white)[:, None] - some, some)
+        rows_to_turn = x[rows]
+        x[rows] = torch.where(rows_to_turn >= turning[:, None], (black + white)[:, None] - rows_to_turn, rows_to_turn)
     return x
 
 
@@ -173,8 +173,8 @@ def blur(sigma: Tensor, resolution: int) -> Tensor:
     return weights / weights.sum(2, keepdim=True)
 
 
-def send(part: Tensor, place: torch.device) -> Tensor:
+def send(part: Tensor, device: torch.device) -> Tensor:
     """The tensor on the device, copied asynchronously."""
-    if place.type != "cuda":
-        return part.to(place)
-    return part.pin_memory().to(place, non_blocking=True)
+    if device.type != "cuda":
+        return part.to(device)
+    return part.pin_memory().to(device, non_blocking=True)

@@ -47,8 +47,10 @@ def recording_up_to(config: Any, before: int, end: int) -> Any:
 
 def recorded_conflicts(recorded: tuple[int, ...] | None, epochs: int, first: int = 0) -> Iterator[str]:
     """Yield an error unless `recorded` are ascending epochs from `first` (0: untrained) to `epochs`."""
-    kept = list(recorded or ())
-    if kept != sorted(set(kept)) or any(not first <= epoch <= epochs for epoch in kept):
+    recorded_epochs = list(recorded or ())
+    if recorded_epochs != sorted(set(recorded_epochs)) or any(
+        not first <= epoch <= epochs for epoch in recorded_epochs
+    ):
         yield f"recorded is {recorded}; it must be epochs from {first} to {epochs}, ascending"
 
 

@@ -66,8 +66,8 @@ class NearestImages(Ranged):
                 f"{self.count} nearest images are left out; there are only {len(images) - 1} other training images"
             )
         pixels = images.reshape(len(images), -1)
-        others = np.delete(pixels, self.row, axis=0)
-        rows = nearest(pixels[self.row : self.row + 1], others, self.count).rows[0]
+        other_pixels = np.delete(pixels, self.row, axis=0)
+        rows = nearest(pixels[self.row : self.row + 1], other_pixels, self.count).rows[0]
         return np.sort(rows + (rows >= self.row))
 
 
@@ -87,25 +87,25 @@ def classifier_work(
     recipe: Recipe,
     examples: int,
     validated: int,
-    kept: bool = False,
+    ends_at_best_epoch: bool = False,
     way: str = "train",
     width: float = 1.0,
     times: float = 1.0,
 ) -> Work:
     """Return the work of a training on `examples` images with `validated` validation images after every epoch.
 
-    With `kept`, it ends at the best epoch of another training with patience. `way` names the unit, which is that of the
-    network in its published width; at this `width`, an image is `times` the work.
+    With `ends_at_best_epoch`, it ends at the best epoch of another training with patience. `way` names the unit, which
+    is that of the network in its published width; at this `width`, an image is `times` the work.
     """
     unit = f"{way} {network} on {format_shape(shape)}"
-    each = times * (examples + VALIDATED * validated)
-    if not (recipe.patience or kept):
-        return Work({unit: recipe.epochs * each}, {BEGUN: 1.0})
+    epoch_work = times * (examples + VALIDATED * validated)
+    if not (recipe.patience or ends_at_best_epoch):
+        return Work({unit: recipe.epochs * epoch_work}, {BEGUN: 1.0})
     best = _kept_epoch(examples, width)
-    least, expected, most = (
+    lower, expected, upper = (
         min(recipe.epochs, epoch + recipe.patience) for epoch in (best / FACTOR, best, best * FACTOR)
     )
-    return Work({unit: expected * each}, {BEGUN: 1.0}, least / expected, most / expected)
+    return Work({unit: expected * epoch_work}, {BEGUN: 1.0}, lower / expected, upper / expected)
 
 
 def _kept_epoch(examples: int, width: float = 1.0) -> float:
@@ -185,8 +185,8 @@ def batch_key(config: Training) -> Training:
     return dataclasses.replace(config, seed=0, burnt=(), learning_rate=1.0, left_out=alike)
 
 
-def work(config: Training, kept: bool = False) -> Work:
-    """Return the work of the training; with `kept`, it ends at the best epoch of a training with patience."""
+def work(config: Training, ends_at_best_epoch: bool = False) -> Work:
+    """Return the work of the training; with `ends_at_best_epoch`, it ends at that epoch of a training with patience."""
     from tasks.datasets.catalog import load
 
     images = load(config.data)
@@ -201,7 +201,7 @@ def work(config: Training, kept: bool = False) -> Work:
         config.recipe,
         examples,
         len(images.test_images),
-        kept=kept,
+        ends_at_best_epoch=ends_at_best_epoch,
         way=way,
         width=config.width,
         times=times,
@@ -293,24 +293,24 @@ def member_of(config: Training, images: Images) -> Member:
     return Member(config.seed, rows, replaced, config.learning_rate)
 
 
-def model_table(config: Training, images: Images, trained: Trained) -> pa.Table:
+def model_table(config: Training, images: Images, result: Trained) -> pa.Table:
     """Return the MODEL or PRIVATE_MODEL table of a trained network: one row."""
-    row = model_row(config.seed, architecture(config, images), trained)
-    if trained.epsilons is None:
+    row = model_row(config.seed, architecture(config, images), result)
+    if result.epsilons is None:
         return pa.Table.from_pylist([row], schema=add_width(MODEL, config.width))
-    row |= {"epsilons": list(trained.epsilons)}
+    row |= {"epsilons": list(result.epsilons)}
     return pa.Table.from_pylist([row], schema=add_width(PRIVATE_MODEL, config.width))
 
 
-def model_row(seed: int, network: Architecture, trained: Trained) -> dict[str, Any]:
+def model_row(seed: int, network: Architecture, result: Trained) -> dict[str, Any]:
     """Return the MODEL row of a network that was trained with this seed."""
     from tasks.models.networks import network_row, weight_rows
 
     return {
         "seed": seed,
         "network": network_row(network),
-        "epochs": len(trained.history),
-        "best_epoch": trained.best_epoch,
-        "history": [dataclasses.asdict(epoch) for epoch in trained.history],
-        "weights": weight_rows({name: values.astype(np.float32) for name, values in trained.weights.items()}),
+        "epochs": len(result.history),
+        "best_epoch": result.best_epoch,
+        "history": [dataclasses.asdict(epoch) for epoch in result.history],
+        "weights": weight_rows({name: values.astype(np.float32) for name, values in result.weights.items()}),
     }

@@ -65,9 +65,9 @@ def random_crops(pixels: Tensor, shape: Shape, side: int, draws: CounterRng) -> 
     rows = pixels.shape[1]
     words = draws.words(CROP_PLACE, 2 * rows).bitwise_and_(2**BITS - 1).view(-1, rows, 2)
     # The upper half of bits times n is U{0, ..., n - 1}; a float32 in [0, 1) times n may be rounded up to n.
-    top = (words[..., 0] * (height - side + 1)) >> BITS
-    left = (words[..., 1] * (width - side + 1)) >> BITS
-    first = (top * width + left) * channels
+    top_edge = (words[..., 0] * (height - side + 1)) >> BITS
+    left_edge = (words[..., 1] * (width - side + 1)) >> BITS
+    first = (top_edge * width + left_edge) * channels
     down = torch.arange(side, device=pixels.device) * (width * channels)
     across = torch.arange(side * channels, device=pixels.device)
     square = (down[:, None] + across).flatten()

@@ -128,8 +128,10 @@ class DensityModule:
         """Return random bytes as inputs of the module."""
         stream = torch.Generator().manual_seed(0)
         pixels = torch.randint(256, (1, TRIED, shape[0] * shape[1] * shape[2]), dtype=torch.uint8, generator=stream)
-        seen = self.preparation.to_model_inputs(pixels, CounterRng(torch.zeros(1, dtype=torch.int64)), torch.float32)
-        return torch.unflatten(seen[0], 1, self.preparation.seen_shape)
+        model_input = self.preparation.to_model_inputs(
+            pixels, CounterRng(torch.zeros(1, dtype=torch.int64)), torch.float32
+        )
+        return torch.unflatten(model_input[0], 1, self.preparation.seen_shape)
 
 
 @cache
@@ -231,20 +233,20 @@ class CustomDensity:
         self._check(log_p, rows)
         return log_p
 
-    def _log_prob(self, layers: Layers, images: Tensor, places: Tensor) -> Tensor:
-        """Return log_prob of images (models, rows, channels, height, width) at these places (rows,) of their block."""
+    def _log_prob(self, layers: Layers, images: Tensor, positions: Tensor) -> Tensor:
+        """Return log_prob of images (models, rows, channels, height, width) at positions (rows,) of their block."""
         if not self.model.log_prob.random(training=False):
             return self.model.log_prob.compute(layers, images)
-        whole = images[:, :1].expand(-1, BLOCK, -1, -1, -1).clone()
-        whole[:, places] = images
-        return self.model.log_prob.compute(layers, whole)[:, places]
+        full_block = images[:, :1].expand(-1, BLOCK, -1, -1, -1).clone()
+        full_block[:, positions] = images
+        return self.model.log_prob.compute(layers, full_block)[:, positions]
 
     def _check(self, log_p: Tensor, rows: Tensor) -> None:
-        wrong = log_p.isnan() | log_p.isposinf()
-        if wrong.any():
-            model, place = wrong.nonzero()[0].tolist()
-            value = float(log_p[model, place])
-            raise ValueError(f"{self.model.log_prob.whose} returns {value} for observation {int(rows[place])}")
+        is_invalid = log_p.isnan() | log_p.isposinf()
+        if is_invalid.any():
+            model, position = is_invalid.nonzero()[0].tolist()
+            value = float(log_p[model, position])
+            raise ValueError(f"{self.model.log_prob.whose} returns {value} for observation {int(rows[position])}")
 
     def _images(self, x: Tensor) -> Tensor:
         """Reshape (models, rows, features) to (models, rows, channels, height, width)."""
@@ -257,4 +259,6 @@ class CustomDensity:
         """Draw samples of the module as pixels: (models, count, height * width * channels) in [0, 1]."""
         keys = (members ^ site_key(DRAWN)).tolist()
         weights = [{name: tensor[model].detach() for name, tensor in tensors.items()} for model in range(len(keys))]
-        return torch.stack([self.model.samples(own, count, key) for own, key in zip(weights, keys, strict=True)])
+        return torch.stack(
+            [self.model.samples(model_weights, count, key) for model_weights, key in zip(weights, keys, strict=True)]
+        )

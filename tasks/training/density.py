@@ -103,32 +103,41 @@ class Evaluator:
         refine = first.refine if isinstance(first, RefinedTraining) else 0
         self.sampling = Sampling(first.samples, first.view, first.afresh, refine=refine) if first else Sampling()
 
-    def watch(self, seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
+    def watch(self, progress: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         """Evaluate the models of a stack that have reached an epoch of evaluation."""
-        sound = [place for place, (index, _) in enumerate(seen) if self._evaluation(index).error is None]
-        self._record([place for place in sound if seen[place][1] in self._config(seen[place]).recorded], seen, tensors)
-        for place in sound:
-            if self._config(seen[place]).drawn and seen[place][1] == self._config(seen[place]).epochs:
-                self._draw(place, seen, tensors)
+        sound = [position for position, (index, _) in enumerate(progress) if self._evaluation(index).error is None]
+        self._record(
+            [position for position in sound if progress[position][1] in self._config(progress[position]).recorded],
+            progress,
+            tensors,
+        )
+        for position in sound:
+            if (
+                self._config(progress[position]).drawn
+                and progress[position][1] == self._config(progress[position]).epochs
+            ):
+                self._draw(position, progress, tensors)
 
-    def _record(self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
-        if not chosen:
+    def _record(
+        self, positions: Sequence[int], progress: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
+    ) -> None:
+        if not positions:
             return
         try:
-            log_p, effective, encoders = self._estimate_densities(chosen, seen, tensors)
+            log_p, effective, encoders = self._estimate_densities(positions, progress, tensors)
         except ValueError as error:
-            if len(chosen) == 1:
-                self._evaluation(seen[chosen[0]][0]).error = error
+            if len(positions) == 1:
+                self._evaluation(progress[positions[0]][0]).error = error
             else:
-                for place in chosen:
-                    self._record([place], seen, tensors)
+                for position in positions:
+                    self._record([position], progress, tensors)
             return
-        for number, (place, values) in enumerate(zip(chosen, log_p, strict=True)):
-            index, epoch = seen[place]
-            evaluation, wrong = self._evaluation(index), np.flatnonzero(np.isnan(values) | np.isposinf(values))
-            if len(wrong):
+        for number, (position, values) in enumerate(zip(positions, log_p, strict=True)):
+            index, epoch = progress[position]
+            evaluation, invalid_rows = self._evaluation(index), np.flatnonzero(np.isnan(values) | np.isposinf(values))
+            if len(invalid_rows):
                 evaluation.error = ValueError(
-                    f"log p of observation {wrong[0]} is {values[wrong[0]]} after epoch {epoch}"
+                    f"log p of observation {invalid_rows[0]} is {values[invalid_rows[0]]} after epoch {epoch}"
                 )
             else:
                 # A view would keep the results of all models in memory until the last one ends.
@@ -139,27 +148,27 @@ class Evaluator:
                     evaluation.encoder_effective_samples[epoch] = encoders[number].copy()
 
     def _estimate_densities(
-        self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
+        self, positions: Sequence[int], progress: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, NDArray[np.float32] | None]:
-        """Return log p of every observation by the chosen models, and effective numbers of samples with fitted codes
-        and, if different, with the encoder's codes: (chosen, observations) each."""
+        """Return log p of every observation by these models, and effective numbers of samples with fitted codes
+        and, if different, with the encoder's codes: (positions, observations) each."""
         import torch
 
-        some, members = self._select_models(chosen, seen, tensors)
-        pixels = observations(self.configs[seen[chosen[0]][0]], self.images, members.device)
+        selected_tensors, members = self._select_models(positions, progress, tensors)
+        pixels = observations(self.configs[progress[positions[0]][0]], self.images, members.device)
         rows = torch.arange(len(pixels), device=members.device)
-        found = self.learning.estimate_log_density(some, pixels, rows, members, self.sampling)
+        estimated = self.learning.estimate_log_density(selected_tensors, pixels, rows, members, self.sampling)
         effective, encoders = (
-            None if each is None else each.float().cpu().numpy()
-            for each in (found.effective_samples, found.encoder_effective_samples)
+            None if sample_counts is None else sample_counts.float().cpu().numpy()
+            for sample_counts in (estimated.effective_samples, estimated.encoder_effective_samples)
         )
-        return found.log_p.float().cpu().numpy(), effective, encoders
+        return estimated.log_p.float().cpu().numpy(), effective, encoders
 
-    def _draw(self, place: int, seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
-        evaluation, config = self._evaluation(seen[place][0]), self._config(seen[place])
-        some, members = self._select_models([place], seen, tensors)
+    def _draw(self, position: int, progress: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
+        evaluation, config = self._evaluation(progress[position][0]), self._config(progress[position])
+        selected_tensors, members = self._select_models([position], progress, tensors)
         try:
-            evaluation.samples = self.learning.sample(some, members, config.drawn)[0].float().cpu().numpy()
+            evaluation.samples = self.learning.sample(selected_tensors, members, config.drawn)[0].float().cpu().numpy()
         except ValueError as error:
             evaluation.error = error
 
@@ -170,18 +179,20 @@ class Evaluator:
         return self.evaluations.setdefault(index, Evaluation())
 
     def _select_models(
-        self, chosen: Sequence[int], seen: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
+        self, positions: Sequence[int], progress: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]
     ) -> tuple[Mapping[str, Tensor], Tensor]:
-        """Return the chosen models' tensors and keys."""
+        """Return these models' tensors and keys."""
         import torch
 
         from tasks.models.counter_rng import member_key
 
         device = next(iter(tensors.values())).device
-        keys = torch.tensor([member_key(self.configs[seen[place][0]].seed) for place in chosen], device=device)
-        if len(chosen) == len(seen):
+        keys = torch.tensor(
+            [member_key(self.configs[progress[position][0]].seed) for position in positions], device=device
+        )
+        if len(positions) == len(progress):
             return tensors, keys
-        rows = torch.tensor(list(chosen), device=device)
+        rows = torch.tensor(list(positions), device=device)
         return {name: tensor[rows] for name, tensor in tensors.items()}, keys
 
 
@@ -271,9 +282,9 @@ def train_many(
         outcomes = dp_sgd.train_by_index(spec, members, first.privacy, steps)
     else:
         outcomes = train_chains(spec, members, {index: chain_state(configs[index]) for index in order})
-    places = {index: place for place, index in enumerate(order)}
+    positions = {index: position for position, index in enumerate(order)}
     for index, outcome in outcomes:
-        evaluation = evaluator.evaluations.pop(places[index], Evaluation())
+        evaluation = evaluator.evaluations.pop(positions[index], Evaluation())
         if isinstance(outcome, Exception):
             yield index, outcome
         elif evaluation.error is not None:
@@ -288,14 +299,17 @@ def work(config: DensityTraining) -> Work:
 
     images = load(config.data)
     rows = examples(config, images)
-    seen = rows if config.held_out is None else len(trained_on(config, rows, joined_copies(config, images)))
-    asked = rows if config.asked == "train" else len(images.test_images)
+    training_rows = rows if config.held_out is None else len(trained_on(config, rows, joined_copies(config, images)))
+    evaluated_rows = rows if config.asked == "train" else len(images.test_images)
     model = f"{config.model.name} on {format_shape(images.shape)}"
     way = "train" if config.privacy is None else "privately train"
-    each = 1 + config.refine if isinstance(config, RefinedTraining) else 1
-    estimated = asked * config.samples * len(config.recorded) * each
-    trained, decoded = autoencoder_growth(images.shape, config.width)
-    return Work({f"{way} {model}": trained * seen * config.epochs}, {f"draw codes for {model}": decoded * estimated})
+    passes = 1 + config.refine if isinstance(config, RefinedTraining) else 1
+    estimated = evaluated_rows * config.samples * len(config.recorded) * passes
+    training_cost, decoding_cost = autoencoder_growth(images.shape, config.width)
+    return Work(
+        {f"{way} {model}": training_cost * training_rows * config.epochs},
+        {f"draw codes for {model}": decoding_cost * estimated},
+    )
 
 
 @task(version=2, name="generator.fit", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)

@@ -64,28 +64,28 @@ def sync_rng_numbers(seed: int) -> Iterator[int]:
     """
     words = [factor * (seed + 1) for *_, factor in WORDS]
     while True:
-        drawn = 0
-        for place, (up, down, kept, shift, _) in enumerate(WORDS):
-            word = words[place]
+        number = 0
+        for index, (up, down, mask, shift, _) in enumerate(WORDS):
+            word = words[index]
             # None of the shifts reaches bit 64.
-            word = ((word & kept) << shift) ^ (((word << up) ^ word) >> down)
-            words[place] = word
-            drawn ^= word
-        yield drawn & LOW
+            word = ((word & mask) << shift) ^ (((word << up) ^ word) >> down)
+            words[index] = word
+            number ^= word
+        yield number & LOW
 
 
-def number_below(count: int, drawn: Iterator[int]) -> int:
+def number_below(count: int, numbers: Iterator[int]) -> int:
     """Return a uniform number in [0, count): the first one that is not in an incomplete round of `count`."""
     rounds = 2**32 - 2**32 % count
-    return next(number for number in drawn if number < rounds) % count
+    return next(number for number in numbers if number < rounds) % count
 
 
 def shuffle_rows(rows: int, seed: int) -> list[int]:
     """Return 0 to rows - 1, shuffled by the generator of this seed."""
-    drawn, order = sync_rng_numbers(seed), list(range(rows))
+    numbers, order = sync_rng_numbers(seed), list(range(rows))
     for last in range(rows - 1, 0, -1):
-        other = number_below(last + 1, drawn)
-        order[last], order[other] = order[other], order[last]
+        partner = number_below(last + 1, numbers)
+        order[last], order[partner] = order[partner], order[last]
     return order
 
 

@@ -129,8 +129,8 @@ class Elbo:
         layers = Layers(tensors, Mode(training=False))
         with torch.inference_mode():
             parts = [
-                self.vae.preparation.displayed_pixels(self.vae.decode(layers, some).mean)
-                for some in torch.split(codes, DECODED, 1)
+                self.vae.preparation.displayed_pixels(self.vae.decode(layers, part).mean)
+                for part in torch.split(codes, DECODED, 1)
             ]
         return torch.cat(parts, 1)
 

@@ -36,7 +36,7 @@ class DeviceData(Protocol):
     def test_count(self) -> int:
         """The number of test images."""
 
-    def rows(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    def rows(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Return the pixels and labels of these training rows, of any shape (...): (..., h w c) and (...)."""
 
     def test_rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
@@ -67,10 +67,10 @@ class ResidentData:
     def test_count(self) -> int:
         return len(self.test)
 
-    def rows(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        flat = chosen.view(-1)
-        pixels = torch.index_select(self.train, 0, flat).view(*chosen.shape, -1)
-        return pixels, torch.index_select(self.train_labels, 0, flat).view(chosen.shape)
+    def rows(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        flat = indices.view(-1)
+        pixels = torch.index_select(self.train, 0, flat).view(*indices.shape, -1)
+        return pixels, torch.index_select(self.train_labels, 0, flat).view(indices.shape)
 
     def test_rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         return self.test[start:stop], self.test_labels[start:stop]
@@ -108,15 +108,15 @@ class StreamedData:
     def test_count(self) -> int:
         return len(self.test)
 
-    def rows(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """See `DeviceData.rows`. On a GPU this waits for the earlier steps, since only the GPU knows `chosen`."""
-        flat = chosen.reshape(-1)
-        labels = torch.index_select(self.train_labels, 0, flat).view(chosen.shape)
-        return self._move_to_device(self.train.pixels(flat.cpu().numpy())).view(*chosen.shape, -1), labels
+    def rows(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """See `DeviceData.rows`. On a GPU this waits for the earlier steps, since only the GPU knows `indices`."""
+        flat = indices.reshape(-1)
+        labels = torch.index_select(self.train_labels, 0, flat).view(indices.shape)
+        return self._move_to_device(self.train.pixels(flat.cpu().numpy())).view(*indices.shape, -1), labels
 
     def test_rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        chosen = np.arange(start, min(stop, len(self.test)))
-        return self._move_to_device(self.test.pixels(chosen)), self.test_labels[start:stop]
+        indices = np.arange(start, min(stop, len(self.test)))
+        return self._move_to_device(self.test.pixels(indices)), self.test_labels[start:stop]
 
     def _move_to_device(self, images: NDArray[np.uint8]) -> Tensor:
         """Copy the images' bytes to the device, a row per image."""
@@ -145,7 +145,7 @@ def _append_replaced_images(
     added: list[NDArray[np.uint8]] = []
     aliases = []
     for images in replaced:
-        aliases.append({row: count + len(added) + place for place, row in enumerate(images)})
+        aliases.append({row: count + len(added) + position for position, row in enumerate(images)})
         rows += images
         added += images.values()
     return rows, added, aliases
@@ -154,42 +154,42 @@ def _append_replaced_images(
 _resident: weakref.WeakKeyDictionary[PictureSet, dict[torch.device, ResidentData]] = weakref.WeakKeyDictionary()
 
 
-def place_images(images: PictureSet, place: torch.device) -> DeviceData:
+def place_images(images: PictureSet, device: torch.device) -> DeviceData:
     """Place images: resident if they are in memory and fit on the device, otherwise streamed.
 
     Images that were not opened in memory are always streamed.
     """
-    place = _one_name(place)
-    if place in _resident.get(images, {}):
-        return resident(images, place)
-    free = memory.free(place) if place.type == "cuda" else hardware.available_memory()
+    device = _one_name(device)
+    if device in _resident.get(images, {}):
+        return resident(images, device)
+    free = memory.free(device) if device.type == "cuda" else hardware.available_memory()
     fit = isinstance(images, Images) and pixel_bytes(images) <= SHARE * free
-    return resident(images, place) if fit else stream_pictures(images, place)
+    return resident(images, device) if fit else stream_pictures(images, device)
 
 
-def resident(images: PictureSet, place: torch.device) -> ResidentData:
+def resident(images: PictureSet, device: torch.device) -> ResidentData:
     """Return the images on a device, copied once and kept for the lifetime of the set."""
-    place = _one_name(place)
-    places = _resident.setdefault(images, {})
-    if place not in places:
-        places[place] = ResidentData(
-            whole(images.train).to(place),
-            labels(images.train).to(place),
-            whole(images.test).to(place),
-            labels(images.test).to(place),
+    device = _one_name(device)
+    by_device = _resident.setdefault(images, {})
+    if device not in by_device:
+        by_device[device] = ResidentData(
+            whole(images.train).to(device),
+            labels(images.train).to(device),
+            whole(images.test).to(device),
+            labels(images.test).to(device),
         )
-    return places[place]
+    return by_device[device]
 
 
-def stream_pictures(images: PictureSet, place: torch.device) -> StreamedData:
+def stream_pictures(images: PictureSet, device: torch.device) -> StreamedData:
     """Return the images by rows, for a device."""
     train, test = images.train, images.test
-    return StreamedData(train, labels(train).to(place), test, labels(test).to(place))
+    return StreamedData(train, labels(train).to(device), test, labels(test).to(device))
 
 
-def _one_name(place: torch.device) -> torch.device:
+def _one_name(device: torch.device) -> torch.device:
     """Return the device with the name that tensors use, "cuda:0" for "cuda", so that both share one copy."""
-    return torch.empty(0, device=place).device
+    return torch.empty(0, device=device).device
 
 
 def whole(rows: PictureRows) -> Tensor:

@@ -110,8 +110,8 @@ def makers(spec: Spec, learning: ByLayers, data: ResidentData) -> Makers:
     outline = _Outline(start, Mode(True, draws))
     with torch.no_grad():
         learning.layer_losses(outline, Batch(data.train[:1][None], data.train_labels[:1][None], outline.mode))
-    reached = {f"{name}.{part}" for name, make in outline.makers.items() for part, _ in make().named_parameters()}
-    if reached != set(learning.weights):
+    layer_weights = {f"{name}.{part}" for name, make in outline.makers.items() for part, _ in make().named_parameters()}
+    if layer_weights != set(learning.weights):
         raise ValueError(refusal(spec))
     return outline.makers
 
@@ -142,7 +142,7 @@ def train_many(
     members: Sequence[Member],
     privacy: Privacy,
     steps: Sequence[int],
-    place: torch.device | None = None,
+    device: torch.device | None = None,
 ) -> Iterator[Outcome]:
     """Yield each member's index with its trained model or its error.
 
@@ -152,25 +152,25 @@ def train_many(
     core): torch's products, two backward passes (for the norms of the rows' gradients, then for the sum of the clipped
     gradients) and noise for every weight. Computing the noise multiplier first takes 0.4 to 10 s.
     """
-    place = place or hardware.device()
+    device = device or hardware.device()
     check(spec, members)
     check_recipe(spec.recipe)
     _check_whole(members)
     learning = _private_form(spec)
-    data, aliases = resident(spec.images, place).replace_images([member.replaced for member in members])
+    data, aliases = resident(spec.images, device).replace_images([member.replaced for member in members])
     layers = makers(spec, learning, data)
 
     def outcomes() -> Iterator[Outcome]:
         for index, member in enumerate(members):
             rows = np.array([aliases[index].get(int(row), int(row)) for row in member.rows], np.int64)
-            network = Network(learning, layers, learning.initial(member.seed)).to(place)
+            network = Network(learning, layers, learning.initial(member.seed)).to(device)
             training = Training(spec, network, data, member, rows, steps[index], privacy, index)
             try:
                 yield index, training.run()
             except (TrainingError, ValueError) as error:
                 yield index, error
 
-    return inside_context(lambda: hardware.exactly(place), outcomes())
+    return inside_context(lambda: hardware.exactly(device), outcomes())
 
 
 def train_by_index(
@@ -178,8 +178,8 @@ def train_by_index(
 ) -> Iterator[Outcome]:
     """Run `train_many` for members by number: each outcome has its member's number instead of its position."""
     numbers = list(members)
-    for place, outcome in train_many(spec, list(members.values()), privacy, [steps[number] for number in numbers]):
-        yield numbers[place], outcome
+    for position, outcome in train_many(spec, list(members.values()), privacy, [steps[number] for number in numbers]):
+        yield numbers[position], outcome
 
 
 def _check_whole(members: Sequence[Member]) -> None:
@@ -225,8 +225,8 @@ class Training:
         epsilons: list[float] = []
 
         def after_epoch(epoch: int, sums: Losses) -> None:
-            trained = float(sums.sum() / self.drawn) if self.drawn else math.nan
-            history.append(Epoch(epoch, trained, *self._test_scores(epoch)))
+            train_loss = float(sums.sum() / self.drawn) if self.drawn else math.nan
+            history.append(Epoch(epoch, train_loss, *self._test_scores(epoch)))
             epsilons.append(self._spent())
             if self.spec.watch is not None:
                 self.spec.watch([(self.index, epoch)], self.tensors)
@@ -278,9 +278,9 @@ class Training:
         """Take the steps of an epoch; yield the sum of the losses of the images drawn for each."""
         self.drawn = 0
         with quiet():
-            for step, places in enumerate(self.loader, (epoch - 1) * self.steps):
-                self.drawn += len(places)
-                yield self._step(self.rows[places.to(self.device)], step).double().sum()
+            for step, positions in enumerate(self.loader, (epoch - 1) * self.steps):
+                self.drawn += len(positions)
+                yield self._step(self.rows[positions.to(self.device)], step).double().sum()
 
     def _step(self, rows: Tensor, step: int) -> Tensor:
         """Take one step on these rows, possibly none; return their losses (rows,)."""

@@ -54,11 +54,11 @@ def fit(
 
 def read_losses(losses: Iterable[Tensor], seed: int, before: int) -> Losses:
     """Return the losses of steps as numbers, once all are taken. Raises TrainingError if one is not finite."""
-    found = torch.stack(list(losses)).double().cpu().numpy()
-    bad = np.flatnonzero(~np.isfinite(found))
+    values = torch.stack(list(losses)).double().cpu().numpy()
+    bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         raise not_finite("loss", f"at step {before + int(bad[0]) + 1}", seed)
-    return found
+    return values
 
 
 def shuffled_minibatches(count: int, batch: int, epochs: int, seed: int, stream: str) -> Iterator[Tensor]:
@@ -111,15 +111,15 @@ def fit_link(
     if 0 in recorded:
         record(0, None)
 
-    def after_epoch(epoch: int, found: Losses) -> None:
-        losses.append(model.mean_loss(found))
+    def after_epoch(epoch: int, step_losses: Losses) -> None:
+        losses.append(model.mean_loss(step_losses))
         if epoch in recorded:
             record(epoch, losses[-1])
 
     fit(range(len(losses) + 1, epochs + 1), model.take_steps, after_epoch, seed, model.steps)
     if index is not None and checkpoints.wanted(index):
-        held = {name: np.ascontiguousarray(array.detach().cpu().numpy()) for name, array in model.arrays().items()}
-        checkpoints.leave(index, pack_state(TrainingState(tuple(losses), model.steps, held), training))
+        arrays = {name: np.ascontiguousarray(array.detach().cpu().numpy()) for name, array in model.arrays().items()}
+        checkpoints.leave(index, pack_state(TrainingState(tuple(losses), model.steps, arrays), training))
 
 
 @dataclass(frozen=True, eq=False)

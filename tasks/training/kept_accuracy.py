@@ -32,8 +32,8 @@ def kept_accuracy(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG0
     (training,) = inputs
     (end,) = training.select(["seed", "best_epoch", "history"]).to_pylist()
     accuracies = [epoch["validation_accuracy"] for epoch in end["history"] if epoch["epoch"] == end["best_epoch"]]
-    known = [value for value in accuracies if value is not None and not np.isnan(value)]
-    return make_table(KEPT_ACCURACY, seed=end["seed"], validation_accuracy=known[-1] if known else None)
+    measured = [value for value in accuracies if value is not None and not np.isnan(value)]
+    return make_table(KEPT_ACCURACY, seed=end["seed"], validation_accuracy=measured[-1] if measured else None)
 
 
 def accuracy_jobs(trainings: Iterable[Job]) -> tuple[Job, ...]:
@@ -43,8 +43,8 @@ def accuracy_jobs(trainings: Iterable[Job]) -> tuple[Job, ...]:
 
 def accuracy_rows(tables: Tables, chance: float | None) -> Iterator[Row]:
     """Yield the summary row of the mean accuracy, if any was measured."""
-    values = [each["validation_accuracy"] for each in tables.rows(KEPT_ACCURACY)]
-    known = [value for value in values if value is not None]
-    if known:
-        mean = statistics.within_shares(statistics.mean(known))
+    values = [accuracy["validation_accuracy"] for accuracy in tables.rows(KEPT_ACCURACY)]
+    measured = [value for value in values if value is not None]
+    if measured:
+        mean = statistics.within_shares(statistics.mean(measured))
         yield accuracy_row(mean, "validation images", chance, "training")

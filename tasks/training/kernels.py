@@ -69,16 +69,16 @@ def _adam(  # type: ignore[no-untyped-def]
     model = tl.program_id(1)
     places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = places < tl.where(tl.load(takes + model) != 0, size, 0)
-    at = model.to(tl.int64) * size + places
-    gradient = tl.load(gradients + at, mask=inside)
-    mean = tl.load(means + at, mask=inside)
-    square = tl.load(squares + at, mask=inside)
+    offsets = model.to(tl.int64) * size + places
+    gradient = tl.load(gradients + offsets, mask=inside)
+    mean = tl.load(means + offsets, mask=inside)
+    square = tl.load(squares + offsets, mask=inside)
     change, growth = gradient - mean, gradient * gradient - square
     mean += slow * change + slow_rest * change
     square += slower * growth + slower_rest * growth
     spread = tl.sqrt(square) / tl.load(root + model) + epsilon + epsilon_rest
     moved = tl.load(scale + model) * mean / spread
-    weight = tl.load(weights + at, mask=inside)
-    tl.store(means + at, mean, mask=inside)
-    tl.store(squares + at, square, mask=inside)
-    tl.store(weights + at, weight - moved, mask=inside)
+    weight = tl.load(weights + offsets, mask=inside)
+    tl.store(means + offsets, mean, mask=inside)
+    tl.store(squares + offsets, square, mask=inside)
+    tl.store(weights + offsets, weight - moved, mask=inside)

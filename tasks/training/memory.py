@@ -49,10 +49,10 @@ def peak_memory(work: Callable[[], int], device: torch.device) -> int:
         work()
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) - before
-    kept = Kept()
-    with torch.autograd.graph.saved_tensors_hooks(kept.keep, lambda saved: saved.tensor):
-        held = work()
-    return kept.most + held
+    tracker = Kept()
+    with torch.autograd.graph.saved_tensors_hooks(tracker.keep, lambda saved: saved.tensor):
+        allocated = work()
+    return tracker.most + allocated
 
 
 class Kept:

@@ -212,14 +212,14 @@ def _load_pool(data: tuple[Dataset, ...], validation: Dataset, classes: int, alt
                 "one shape: add #28x28, or another height x width, and #grey or #rgb to the data sets' names"
             )
     begins = np.cumsum([0, *(len(images.train_images) for images in sets.values())])
-    whole = Images(
+    pool_images = Images(
         np.concatenate([images.train_images for images in sets.values()]),
         np.concatenate([images.train_labels for images in sets.values()]),
         first.test_images[:VALIDATED],
         first.test_labels[:VALIDATED],
         classes,
     )
-    return Pool(whole, sets, dict(zip(data, map(int, begins), strict=False)))
+    return Pool(pool_images, sets, dict(zip(data, map(int, begins), strict=False)))
 
 
 def architecture(config: Mixture, images: Images) -> Architecture:
@@ -238,23 +238,23 @@ def spec_of(config: Mixture, images: Images) -> Spec:
     return Spec(learning, config.recipe, images)
 
 
-def table_of(seed: int, network: Architecture, images: Images, rows: Rows, trained: Trained) -> pa.Table:
+def table_of(seed: int, network: Architecture, images: Images, rows: Rows, result: Trained) -> pa.Table:
     """Return the MIXED table of a network that was trained on these rows with this seed: one row."""
-    learnt = {name: values.astype(np.float32) for name, values in trained.weights.items()}
+    learnt = {name: values.astype(np.float32) for name, values in result.weights.items()}
     right = accuracy(network, learnt, images, rows)
-    row = model_row(seed, network, trained) | {"examples": len(rows), "train_accuracy": right}
-    if trained.epsilons is None:
+    row = model_row(seed, network, result) | {"examples": len(rows), "train_accuracy": right}
+    if result.epsilons is None:
         return pa.Table.from_pylist([row], schema=MIXED)
-    return pa.Table.from_pylist([row | {"epsilons": list(trained.epsilons)}], schema=PRIVATE_MIXED)
+    return pa.Table.from_pylist([row | {"epsilons": list(result.epsilons)}], schema=PRIVATE_MIXED)
 
 
 def accuracy(network: Architecture, weights: Weights, images: Images, rows: Rows) -> float:
     """Return the share of these training images whose label the network predicts."""
     right = 0
     for start in range(0, len(rows), ROWS_AT_ONCE):  # copies only a batch at a time
-        chosen = rows[start : start + ROWS_AT_ONCE]
-        predicted = logits(network, weights, images.train_images[chosen]).argmax(1)
-        right += int((predicted == images.train_labels[chosen]).sum())
+        batch = rows[start : start + ROWS_AT_ONCE]
+        predicted = logits(network, weights, images.train_images[batch]).argmax(1)
+        right += int((predicted == images.train_labels[batch]).sum())
     return right / len(rows)
 
 
@@ -274,12 +274,14 @@ def _unlearning_work(config: Unlearning) -> Work:
     from tasks.datasets.catalog import load
 
     images = load(config.validation)
-    kept, forgotten = (
+    kept_count, forgotten_count = (
         sum(len(share.rows(load(share.part.data))) for share in shares) for shares in (config.kept, config.forgotten)
     )
-    seen = forgotten if isinstance(config.method, GradientAscent) else kept + forgotten
+    images_per_epoch = forgotten_count if isinstance(config.method, GradientAscent) else kept_count + forgotten_count
     # The network comes from the input, and the config does not name it: the reference has the same network.
-    return Work({f"unlearn on {format_shape(images.shape)} by {config.method.tag}": config.method.epochs * seen})
+    return Work(
+        {f"unlearn on {format_shape(images.shape)} by {config.method.tag}": config.method.epochs * images_per_epoch}
+    )
 
 
 @task(version=2, name="unlearning.unlearn", gpus=1.0, trains=1, work=_unlearning_work)
@@ -292,13 +294,15 @@ def unlearn(config: Unlearning, inputs: Inputs) -> pa.Table:
     from tasks.training.cross_entropy import CrossEntropy
     from tasks.training.unlearner import unlearn_model
 
-    (trained,) = inputs
-    network, weights = architecture_of(trained), weights_of_model(trained)
+    (original_model,) = inputs
+    network, weights = architecture_of(original_model), weights_of_model(original_model)
     pool = pool_data(tuple(dict.fromkeys(share.part.data for share in (*config.kept, *config.forgotten))), config)
-    kept, forgotten = pool.rows(config.kept), pool.rows(config.forgotten)
-    common = np.intersect1d(kept, forgotten)
+    kept_rows, forgotten_rows = pool.rows(config.kept), pool.rows(config.forgotten)
+    common = np.intersect1d(kept_rows, forgotten_rows)
     if len(common):
         raise ValueError(f"{len(common):,} images are both kept and forgotten; the shares must be disjoint")
     learning = CrossEntropy(network, config.augmentation, config.crop, pool.images.shape)
-    end = unlearn_model(learning, config.recipe, config.method, pool.images, kept, forgotten, weights, config.seed)
-    return table_of(config.seed, network, pool.images, kept, end)
+    end = unlearn_model(
+        learning, config.recipe, config.method, pool.images, kept_rows, forgotten_rows, weights, config.seed
+    )
+    return table_of(config.seed, network, pool.images, kept_rows, end)

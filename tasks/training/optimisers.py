@@ -89,7 +89,7 @@ class Adam:
         self._gradients = None if device.type == "cpu" else weights.like()
         # Split into rows of single models once, since splitting takes longer than a small step.
         self._parts = [tuple(list(flat.parts(model)) for flat in (weights, *self.moments)) for model in range(models)]
-        self._taken = list(self.steps.unbind())
+        self._step_counts = list(self.steps.unbind())
 
     def step(self, gradients: Sequence[Tensor], active: Tensor | None = None) -> None:
         if self._gradients is None:
@@ -105,15 +105,15 @@ class Adam:
 
     def corrections(self) -> tuple[Tensor, Tensor]:
         """Return lr / (1 - b1^t) and sqrt(1 - b2^t) of each model, both (models,)."""
-        taken = self.steps.double().clamp(min=1)
-        scale = self.rates / (1 - self.beta1**taken)
-        root = (1 - self.beta2**taken).sqrt()
+        step_counts = self.steps.double().clamp(min=1)
+        scale = self.rates / (1 - self.beta1**step_counts)
+        root = (1 - self.beta2**step_counts).sqrt()
         dtype = self.weights.buffer.dtype
         return scale.to(dtype), root.to(dtype)
 
     def step_of(self, model: int, gradients: Sequence[Tensor]) -> None:
         weights, means, squares = self._parts[model]
-        taken = self._taken[model].add_(1)
+        step_count = self._step_counts[model].add_(1)
         # The function behind torch.optim.Adam(fused=True), without its overhead of 40 microseconds.
         torch._fused_adam_(
             weights,
@@ -121,7 +121,7 @@ class Adam:
             means,
             squares,
             [],
-            [taken] * len(weights),
+            [step_count] * len(weights),
             lr=float(self.rates[model]),
             beta1=self.beta1,
             beta2=self.beta2,

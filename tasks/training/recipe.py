@@ -98,6 +98,6 @@ def check_recipe(recipe: Recipe) -> None:
         "precision": (recipe.precision, "float32"),
         "accumulate": (recipe.accumulate, 1),
     }
-    for name, (given, only) in settings.items():
-        if given != only:
-            raise ValueError(f"privacy is set and {name} is {given}; it must be {only}")
+    for name, (value, required) in settings.items():
+        if value != required:
+            raise ValueError(f"privacy is set and {name} is {value}; it must be {required}")

@@ -45,20 +45,20 @@ class Graphs:
         current = torch.cuda.current_stream(self._device)
         # A recording keeps the workspaces of its stream: stacks that replay concurrently must record on separate
         # streams. The default stream cannot be recorded.
-        own = current
+        recording_stream = current
         if current == torch.cuda.default_stream(self._device):
-            own = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        own.wait_stream(current)
-        with torch.cuda.stream(own):
+            recording_stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        recording_stream.wait_stream(current)
+        with torch.cuda.stream(recording_stream):
             for _ in range(REHEARSALS):
                 function()
                 with torch.no_grad():
                     for tensor, original in zip(changed, before, strict=True):
                         tensor.copy_(original)
-        current.wait_stream(own)
+        current.wait_stream(recording_stream)
         graph = torch.cuda.CUDAGraph()
         # Other threads may allocate memory, since only this thread's work is recorded.
-        with torch.cuda.graph(graph, stream=own, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=recording_stream, capture_error_mode="thread_local"):
             function()
         return graph
 
@@ -98,11 +98,11 @@ class Stack:
         self.places: list[Slot | None] = [None] * count
         weights = spec.learning.weights
         learned = {name: weight.shape for name, weight in weights.items() if weight.learned}
-        kept = {name: weight.shape for name, weight in weights.items() if not weight.learned}
+        fixed = {name: weight.shape for name, weight in weights.items() if not weight.learned}
         self.learned = ParameterBuffer(learned, count, device, dtype)
-        self.kept = ParameterBuffer(kept, count, device, dtype)
+        self.fixed = ParameterBuffer(fixed, count, device, dtype)
         self.optimiser = optimiser_of(spec.recipe, self.learned)
-        self.best = (self.learned.like(), self.kept.like()) if spec.recipe.patience else (self.learned, self.kept)
+        self.best = (self.learned.like(), self.fixed.like()) if spec.recipe.patience else (self.learned, self.fixed)
         self.keys = torch.zeros(count, dtype=torch.int64, device=device)
         self.order = torch.zeros(count, steps, spec.recipe.batch, dtype=torch.int32, device=device)
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)  # of the minibatch
@@ -112,7 +112,7 @@ class Stack:
         self.passed = None
         if isinstance(spec.learning, AfterStep):
             self.passed = torch.zeros(self.losses.shape, device=device, dtype=torch.float64)
-        self.stepping = Step(spec, data, self.learned, self.kept, self.optimiser, self.keys)
+        self.stepping = Step(spec, data, self.learned, self.fixed, self.optimiser, self.keys)
         self.graphs = Graphs(device) if captured else None
         self._orders: dict[tuple[int, int], Order] = {}  # drawn in advance, by member and epoch
         self._running: list[int] = []  # minibatches of each place in the current epoch
@@ -134,7 +134,7 @@ class Stack:
         """The bytes that the stack keeps between steps."""
         gradients = self.learned.buffer
         sums = [] if self.stepping.sums is None else [self.stepping.sums.buffer]
-        return sum(held.nbytes for held in (*self._memory(), self.order, self.losses, gradients, *sums))
+        return sum(tensor.nbytes for tensor in (*self._memory(), self.order, self.losses, gradients, *sums))
 
     @property
     def steps_taken(self) -> int:
@@ -143,57 +143,59 @@ class Stack:
 
     @property
     def occupied(self) -> list[int]:
-        return [place for place, who in enumerate(self.places) if who is not None]
+        return [position for position, slot in enumerate(self.places) if slot is not None]
 
-    def occupant(self, place: int) -> Slot:
+    def occupant(self, position: int) -> Slot:
         """Return the occupant of an occupied place."""
-        who = self.places[place]
-        assert who is not None
-        return who
+        slot = self.places[position]
+        assert slot is not None
+        return slot
 
-    def enter(self, place: int, index: int, member: Member) -> None:
+    def enter(self, position: int, index: int, member: Member) -> None:
         """Put a member into a place, with initial weights or the state from which it continues."""
         state = member.start
         start = self.spec.learning.initial(member.seed) if state is None else state.weights
         best = start if state is None else state.best_weights
         with torch.no_grad():
-            fill(place, start, self.learned, self.kept)
+            fill(position, start, self.learned, self.fixed)
             if self.spec.recipe.patience:
-                fill(place, best, *self.best)
-            for position, moment in enumerate(self.optimiser.moments):
-                moment.buffer[place].zero_()
+                fill(position, best, *self.best)
+            for number, moment in enumerate(self.optimiser.moments):
+                moment.buffer[position].zero_()
                 if state is not None:
-                    fill(place, state.moments[position], moment)
-            self.optimiser.steps[place] = 0 if state is None else state.steps
-            self.keys[place] = member_key(member.seed)
+                    fill(position, state.moments[number], moment)
+            self.optimiser.steps[position] = 0 if state is None else state.steps
+            self.keys[position] = member_key(member.seed)
         history = [] if state is None else list(state.history)
-        self.places[place] = Slot(index, member, history, 0 if state is None else state.best_epoch)
+        self.places[position] = Slot(index, member, history, 0 if state is None else state.best_epoch)
 
-    def leave(self, place: int) -> Trained:
+    def leave(self, position: int) -> Trained:
         """Return the trained model of a place's member, which keeps its place until `free` or `go_on`."""
-        who = self.occupant(place)
-        best = who.best if self.spec.recipe.patience else len(who.history)
-        state = self._state(place) if who.member.returns_state else None
-        return Trained(best, tuple(who.history), self._weights(place, self.best), state)
+        slot = self.occupant(position)
+        best = slot.best if self.spec.recipe.patience else len(slot.history)
+        state = self._state(position) if slot.member.returns_state else None
+        return Trained(best, tuple(slot.history), self._weights(position, self.best), state)
 
-    def _state(self, place: int) -> State:
-        who = self.occupant(place)
-        now, best = (self._weights(place, flats) for flats in ((self.learned, self.kept), self.best))
-        moments = tuple(numbers(place, moment) for moment in self.optimiser.moments)
-        return State(tuple(who.history), who.best, int(self.optimiser.steps[place]), now, best, moments)
+    def _state(self, position: int) -> State:
+        slot = self.occupant(position)
+        now, best = (self._weights(position, flats) for flats in ((self.learned, self.fixed), self.best))
+        moments = tuple(numbers(position, moment) for moment in self.optimiser.moments)
+        return State(tuple(slot.history), slot.best, int(self.optimiser.steps[position]), now, best, moments)
 
-    def _weights(self, place: int, flats: tuple[ParameterBuffer, ParameterBuffer]) -> dict[str, NDArray[np.floating]]:
+    def _weights(
+        self, position: int, flats: tuple[ParameterBuffer, ParameterBuffer]
+    ) -> dict[str, NDArray[np.floating]]:
         """Return a model's tensors, in the network's order."""
-        tensors = numbers(place, *flats)
+        tensors = numbers(position, *flats)
         return {name: tensors[name] for name in self.spec.learning.weights}
 
-    def go_on(self, place: int, index: int, member: Member) -> None:
+    def go_on(self, position: int, index: int, member: Member) -> None:
         """Continue the place's member as the next link of its chain."""
-        who = self.occupant(place)
-        self.places[place] = Slot(index, member, who.history, who.best)
+        slot = self.occupant(position)
+        self.places[position] = Slot(index, member, slot.history, slot.best)
 
-    def free(self, place: int) -> None:
-        self.places[place] = None
+    def free(self, position: int) -> None:
+        self.places[position] = None
 
     def only(self, places: Sequence[int]) -> Stack:
         """Return a smaller stack of these places, with unchanged models."""
@@ -201,14 +203,14 @@ class Stack:
         smaller = Stack(self.spec, self.data, self.aliases, steps, len(places), captured=self.captured)
         rows = torch.tensor(places, device=self.device)
         with torch.no_grad():
-            for mine, theirs in zip(self._memory(), smaller._memory(), strict=True):
-                theirs.copy_(mine[rows])
-        smaller.places = [self.places[place] for place in places]
+            for source, target in zip(self._memory(), smaller._memory(), strict=True):
+                target.copy_(source[rows])
+        smaller.places = [self.places[position] for position in places]
         return smaller
 
     def _memory(self) -> Iterable[Tensor]:
         """Yield the tensors that a place keeps between epochs."""
-        yield from (self.learned.buffer, self.kept.buffer, self.keys, self.optimiser.steps)
+        yield from (self.learned.buffer, self.fixed.buffer, self.keys, self.optimiser.steps)
         yield from (moment.buffer for moment in self.optimiser.moments)
         if self.spec.recipe.patience:
             yield from (flat.buffer for flat in self.best)
@@ -227,19 +229,19 @@ class Stack:
         recipe = self.spec.recipe
         self._running = [0] * len(self.places)
         rates, passed = np.zeros(len(self.places)), np.zeros(self.losses.shape)
-        drawn = np.zeros(self.order.shape, np.int32)  # row 0 in empty places, whose results are unused
-        for place in self.occupied:
-            who = self.occupant(place)
-            rows = self._order(who, len(who.history) + 1)
-            drawn[place, : len(rows)], drawn[place, len(rows) :] = rows, -1
-            self._running[place] = len(rows)
-            rate = recipe.learning_rate if who.member.learning_rate is None else who.member.learning_rate
-            rates[place] = rate * recipe.factor(len(who.history) + 1)
-            passed[place, : len(rows)] = len(who.history) + np.arange(1, len(rows) + 1) / len(rows)
+        row_table = np.zeros(self.order.shape, np.int32)  # row 0 in empty places, whose results are unused
+        for position in self.occupied:
+            slot = self.occupant(position)
+            rows = self._order(slot, len(slot.history) + 1)
+            row_table[position, : len(rows)], row_table[position, len(rows) :] = rows, -1
+            self._running[position] = len(rows)
+            rate = recipe.learning_rate if slot.member.learning_rate is None else slot.member.learning_rate
+            rates[position] = rate * recipe.factor(len(slot.history) + 1)
+            passed[position, : len(rows)] = len(slot.history) + np.arange(1, len(rows) + 1) / len(rows)
         steps = max(self._running)
-        padded: list[bool] = np.any(drawn[:, :steps] < 0, axis=(0, 2)).tolist()  # a step without padding is cheaper
+        padded: list[bool] = np.any(row_table[:, :steps] < 0, axis=(0, 2)).tolist()  # a step without padding is cheaper
         self._sent.clear()
-        self._send(drawn, self.order)
+        self._send(row_table, self.order)
         self._send(rates, self.optimiser.rates)
         if self.passed is not None:
             self._send(passed, self.passed)
@@ -258,51 +260,51 @@ class Stack:
         assessed = self.assessment.cpu().numpy()
         ended: list[tuple[int, Epoch | TrainingError]] = []
         better = []
-        for place in self.occupied:
-            who = self.occupant(place)
-            outcome = self._epoch(who, losses[place, : self._running[place]], *assessed[:, place])
+        for position in self.occupied:
+            slot = self.occupant(position)
+            outcome = self._epoch(slot, losses[position, : self._running[position]], *assessed[:, position])
             if isinstance(outcome, Epoch):
-                who.history.append(outcome)
-                if outcome.validation_loss < who.best_loss:
-                    who.best = outcome.epoch
-                    better.append(place)
-            ended.append((place, outcome))
+                slot.history.append(outcome)
+                if outcome.validation_loss < slot.best_loss:
+                    slot.best = outcome.epoch
+                    better.append(position)
+            ended.append((position, outcome))
         if better and self.spec.recipe.patience:
             rows = torch.tensor(better, device=self.device)
             with torch.no_grad():
-                for now, best in zip((self.learned, self.kept), self.best, strict=True):
+                for now, best in zip((self.learned, self.fixed), self.best, strict=True):
                     best.buffer[rows] = now.buffer[rows]
         return ended
 
-    def _epoch(self, who: Slot, losses: NDArray[np.float64], loss: float, accuracy: float) -> Epoch | TrainingError:
-        epoch = len(who.history) + 1
+    def _epoch(self, slot: Slot, losses: NDArray[np.float64], loss: float, accuracy: float) -> Epoch | TrainingError:
+        epoch = len(slot.history) + 1
         bad = np.flatnonzero(~np.isfinite(losses))
         if len(bad):
             step = (epoch - 1) * len(losses) + int(bad[0]) + 1
-            return not_finite("loss", f"at step {step}", who.member.seed)
+            return not_finite("loss", f"at step {step}", slot.member.seed)
         if not math.isfinite(loss):
-            return not_finite("validation loss", f"after epoch {epoch}", who.member.seed)
+            return not_finite("validation loss", f"after epoch {epoch}", slot.member.seed)
         # A minibatch's loss is the mean or the sum over its rows.
-        trained = losses.sum() / len(who.member.rows) if self.spec.learning.total else losses.mean()
-        return Epoch(epoch, float(trained), float(loss), float(accuracy))
+        train_loss = losses.sum() / len(slot.member.rows) if self.spec.learning.total else losses.mean()
+        return Epoch(epoch, float(train_loss), float(loss), float(accuracy))
 
-    def _order(self, who: Slot, epoch: int) -> Order:
-        ahead = self._orders.pop((who.index, epoch), None)
+    def _order(self, slot: Slot, epoch: int) -> Order:
+        ahead = self._orders.pop((slot.index, epoch), None)
         if ahead is not None:
             return ahead
-        return order(who.member, epoch, self.spec.recipe.batch, self.aliases[who.index])
+        return order(slot.member, epoch, self.spec.recipe.batch, self.aliases[slot.index])
 
     def _draw_ahead(self) -> None:
         """Draw the order of the next epoch while a GPU computes this one."""
         self._orders.clear()
         if self.device.type == "cpu":
             return
-        for place in self.occupied:
-            who = self.occupant(place)
-            following = len(who.history) + 2
-            if following <= (who.member.until or self.spec.recipe.epochs):
-                rows = order(who.member, following, self.spec.recipe.batch, self.aliases[who.index])
-                self._orders[who.index, following] = rows
+        for position in self.occupied:
+            slot = self.occupant(position)
+            following = len(slot.history) + 2
+            if following <= (slot.member.until or self.spec.recipe.epochs):
+                rows = order(slot.member, following, self.spec.recipe.batch, self.aliases[slot.index])
+                self._orders[slot.index, following] = rows
 
     # Steps
 
@@ -354,13 +356,13 @@ class Stack:
             self.assessment /= count
 
 
-def fill(place: int, values: Mapping[str, NDArray[np.floating]], *flats: ParameterBuffer) -> None:
+def fill(position: int, values: Mapping[str, NDArray[np.floating]], *flats: ParameterBuffer) -> None:
     """Copy a model's values into its slot."""
     for flat in flats:
         for name, view in flat.views.items():
-            view[place].copy_(torch.from_numpy(np.array(values[name])))  # copied: torch has no read-only tensors
+            view[position].copy_(torch.from_numpy(np.array(values[name])))  # copied: torch has no read-only tensors
 
 
-def numbers(place: int, *flats: ParameterBuffer) -> dict[str, NDArray[np.floating]]:
+def numbers(position: int, *flats: ParameterBuffer) -> dict[str, NDArray[np.floating]]:
     """Return a copy of the values in a model's slot."""
-    return {name: view[place].cpu().numpy().copy() for flat in flats for name, view in flat.views.items()}
+    return {name: view[position].cpu().numpy().copy() for flat in flats for name, view in flat.views.items()}

@@ -39,19 +39,19 @@ class Step:
         spec: Spec,
         data: DeviceData,
         learned: ParameterBuffer,
-        kept: ParameterBuffer,
+        fixed: ParameterBuffer,
         optimiser: Optimiser,
         keys: Tensor,
     ) -> None:
         self.learning, self.data = spec.learning, data
-        self.kept, self.optimiser, self.keys = kept, optimiser, keys
+        self.fixed, self.optimiser, self.keys = fixed, optimiser, keys
         self.rows = spec.recipe.batch // spec.recipe.accumulate  # of a part
         self.sums = learned.like() if spec.recipe.accumulate > 1 else None  # of the gradients of parts
         self.after = self.learning if isinstance(self.learning, AfterStep) else None
         # Autograd's view of the weights, without earlier steps.
         self.leaves = {name: view.detach().requires_grad_() for name, view in learned.views.items()}
         self.tensors = {
-            name: self.leaves[name] if name in self.leaves else kept.views[name] for name in self.learning.weights
+            name: self.leaves[name] if name in self.leaves else fixed.views[name] for name in self.learning.weights
         }
         self._values = {name: tensor.detach() for name, tensor in self.tensors.items()}
         self.together = keys.device.type != "cpu"
@@ -59,35 +59,37 @@ class Step:
         self._written_out = not self.together and self.by_hand is not None  # until a gradient is missing
         # For each model: its tensors (*shape), its stack of one, its key and its steps, split once instead of in every
         # step.
-        places = range(len(keys))
-        self._single = [learned.tensors_of_model(place) for place in places]
-        self._alone = [{name: values[place : place + 1] for name, values in self._values.items()} for place in places]
+        positions = range(len(keys))
+        self._single = [learned.tensors_of_model(position) for position in positions]
+        self._alone = [
+            {name: values[position : position + 1] for name, values in self._values.items()} for position in positions
+        ]
         self._drawn = list(zip(torch.split(keys, 1), torch.split(optimiser.steps, 1), strict=True))
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.kept.buffer.dtype
+        return self.fixed.buffer.dtype
 
-    def take(self, chosen: Tensor, padded: bool, occupied: Sequence[int], passed: Tensor | None) -> Tensor:
+    def take(self, row_table: Tensor, padded: bool, occupied: Sequence[int], passed: Tensor | None) -> Tensor:
         """Take a step on these rows of the data, (places, rows), -1 for padding; return the losses (places,).
 
         `passed` (places,) is the number of epochs after the step, if an operation follows a step.
         """
-        if padded and len(chosen) == 1 and chosen.device.type == "cpu":  # a model alone needs no padding
-            chosen, padded = chosen[:, : int((chosen >= 0).sum())], False
-        real = (chosen >= 0) if padded else None
+        if padded and len(row_table) == 1 and row_table.device.type == "cpu":  # a model alone needs no padding
+            row_table, padded = row_table[:, : int((row_table >= 0).sum())], False
+        real = (row_table >= 0) if padded else None
         if self._written_out:
-            losses = self._explicit_step(chosen, real, occupied, passed)
+            losses = self._explicit_step(row_table, real, occupied, passed)
             if losses is not None:
                 return losses
             self._written_out = False
-        return self._autograd_step(chosen, real, passed)
+        return self._autograd_step(row_table, real, passed)
 
-    def _parts(self, chosen: Tensor, real: Tensor | None) -> Iterator[Part]:
-        rows = chosen if real is None else chosen.clamp(min=0)
-        for number, some in enumerate([rows] if self.sums is None else torch.split(rows, self.rows, 1)):
-            pixels, labels = self.data.rows(some.contiguous())
-            within = slice(number * self.rows, number * self.rows + some.shape[1])
+    def _parts(self, row_table: Tensor, real: Tensor | None) -> Iterator[Part]:
+        rows = row_table if real is None else row_table.clamp(min=0)
+        for number, part_rows in enumerate([rows] if self.sums is None else torch.split(rows, self.rows, 1)):
+            pixels, labels = self.data.rows(part_rows.contiguous())
+            within = slice(number * self.rows, number * self.rows + part_rows.shape[1])
             yield Part(number, pixels, labels, None if real is None else real[:, within])
 
     def _draws(self, keys: Tensor, steps: Tensor, part: Part) -> CounterRng:
@@ -99,58 +101,58 @@ class Step:
     # One model after another
 
     def _explicit_step(
-        self, chosen: Tensor, real: Tensor | None, occupied: Sequence[int], passed: Tensor | None
+        self, row_table: Tensor, real: Tensor | None, occupied: Sequence[int], passed: Tensor | None
     ) -> Tensor | None:
         """Take every model's step with explicit gradients; None if there are none."""
         assert self.by_hand is not None
-        counts = {place: chosen.shape[1] if real is None else int(real[place].sum()) for place in occupied}
+        counts = {position: row_table.shape[1] if real is None else int(real[position].sum()) for position in occupied}
         with torch.inference_mode():
-            losses = torch.zeros(len(chosen), dtype=self.dtype)
+            losses = torch.zeros(len(row_table), dtype=self.dtype)
             if self.sums is not None:
                 self.sums.buffer.zero_()
-            for part in self._parts(chosen, real):
-                for place, whole in counts.items():
-                    count = min(part.pixels.shape[1], whole - part.number * self.rows)
+            for part in self._parts(row_table, real):
+                for position, row_count in counts.items():
+                    count = min(part.pixels.shape[1], row_count - part.number * self.rows)
                     if count <= 0:
                         continue
-                    share = 1.0 if self.learning.total else 1 / whole
+                    share = 1.0 if self.learning.total else 1 / row_count
                     shares = torch.full((count,), share, dtype=self.dtype)
-                    rows = part.pixels[place], part.labels[place]
+                    rows = part.pixels[position], part.labels[position]
                     if real is not None:
                         rows = rows[0][:count], rows[1][:count]
-                    draws = self._draws(*self._drawn[place], part)
-                    result = self.by_hand.manual_gradient(self._single[place], *rows, shares, draws)
+                    draws = self._draws(*self._drawn[position], part)
+                    result = self.by_hand.manual_gradient(self._single[position], *rows, shares, draws)
                     if result is None:
                         return None
                     loss, gradients = result
-                    losses[place] = losses[place] + loss if part.number else loss
+                    losses[position] = losses[position] + loss if part.number else loss
                     if self.sums is None:
-                        self._finish(place, gradients, passed)
+                        self._finish(position, gradients, passed)
                     else:
                         for view, gradient in zip(self.sums.views.values(), gradients, strict=True):
-                            view[place].add_(gradient.view_as(view[place]))
+                            view[position].add_(gradient.view_as(view[position]))
             if self.sums is not None:
-                for place in (place for place, whole in counts.items() if whole):
-                    self._finish(place, [view[place] for view in self.sums.views.values()], passed)
+                for position in (position for position, row_count in counts.items() if row_count):
+                    self._finish(position, [view[position] for view in self.sums.views.values()], passed)
         return losses
 
-    def _finish(self, place: int, gradients: Sequence[Tensor], passed: Tensor | None) -> None:
-        self.optimiser.step_of(place, gradients)
-        self._follow(place, passed)
+    def _finish(self, position: int, gradients: Sequence[Tensor], passed: Tensor | None) -> None:
+        self.optimiser.step_of(position, gradients)
+        self._follow(position, passed)
 
-    def _follow(self, place: int, passed: Tensor | None) -> None:
+    def _follow(self, position: int, passed: Tensor | None) -> None:
         if self.after is not None:
             assert passed is not None
-            self.after.after_step(self._alone[place], passed[place : place + 1])
+            self.after.after_step(self._alone[position], passed[position : position + 1])
 
     # All models together
 
-    def _autograd_step(self, chosen: Tensor, real: Tensor | None, passed: Tensor | None) -> Tensor:
-        count: int | Tensor = chosen.shape[1] if real is None else real.sum(1).clamp(min=1)
+    def _autograd_step(self, row_table: Tensor, real: Tensor | None, passed: Tensor | None) -> Tensor:
+        count: int | Tensor = row_table.shape[1] if real is None else real.sum(1).clamp(min=1)
         leaves, losses = list(self.leaves.values()), None
         if self.sums is not None:
             self.sums.buffer.zero_()
-        for part in self._parts(chosen, real):
+        for part in self._parts(row_table, real):
             with torch.enable_grad():
                 loss = self._loss(part, count)
                 gradients: Sequence[Tensor] = torch.autograd.grad(loss.sum(), leaves)
@@ -184,10 +186,10 @@ class Step:
             return
         assert passed is not None
         if not self.together:
-            for place in range(len(passed)) if active is None else active.nonzero()[:, 0].tolist():
-                self._follow(place, passed)
+            for position in range(len(passed)) if active is None else active.nonzero()[:, 0].tolist():
+                self._follow(position, passed)
             return
-        before = None if active is None else self.kept.buffer.clone()
+        before = None if active is None else self.fixed.buffer.clone()
         self.after.after_step(self._values, passed)
         if active is not None and before is not None:  # models that did not take the step are restored
-            self.kept.buffer.copy_(torch.where(active[:, None], self.kept.buffer, before))
+            self.fixed.buffer.copy_(torch.where(active[:, None], self.fixed.buffer, before))

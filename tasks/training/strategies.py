@@ -81,28 +81,28 @@ class Workload:
         return stacks
 
 
-def choose_strategy(workload: Workload, context: ComputeContext, most: int) -> tuple[Strategy, memory.Need | None]:
-    """Choose the strategy for these members in this context, with at most `most` in one step; also return its memory.
+def choose_strategy(workload: Workload, context: ComputeContext, limit: int) -> tuple[Strategy, memory.Need | None]:
+    """Choose the strategy for these members in this context, with at most `limit` in one step; also return its memory.
 
     The memory is None if it was not measured. The choice does not depend on the number of members, so that it applies
     to all calls. Raises UnsupportedStrategy if the context names an impossible strategy.
     """
-    most = min(most, context.members or most)
-    names = [strategy.name for strategy in candidates(workload, most)]
+    limit = min(limit, context.members or limit)
+    names = [strategy.name for strategy in candidates(workload, limit)]
     if context.way != "auto" and context.way not in names:
-        what = f"{workload.spec.learning.name} on {hardware.name(workload.device)}"
+        workload_name = f"{workload.spec.learning.name} on {hardware.name(workload.device)}"
         raise UnsupportedStrategy(
-            f"way is {context.way}; for {what} it must be auto or one of {', '.join(dict.fromkeys(names))}"
+            f"way is {context.way}; for {workload_name} it must be auto or one of {', '.join(dict.fromkeys(names))}"
         )
     if workload.device.type == "cpu" and context.way in ("auto", "loop"):
         return Strategy("loop"), None
     required = memory.need(lambda models: rehearse(workload, models), workload.device)
-    most = max(1, min(most, required.fitting(memory.free(workload.device) // context.sharers)))
-    now = max(1, min(most, len(workload.members)))
+    limit = max(1, min(limit, required.fitting(memory.free(workload.device) // context.sharers)))
+    now = max(1, min(limit, len(workload.members)))
     strategies = {strategy.name: strategy for strategy in candidates(workload, now)}  # the largest of each name
     if context.way != "auto":
         return strategies[context.way], required
-    choice = context.settle(workload.name, lambda: benchmark(workload, candidates(workload, most)))
+    choice = context.settle(workload.name, lambda: benchmark(workload, candidates(workload, limit)))
     fastest = strategies.get(choice["way"], Strategy("loop"))
     places, stacks = min(fastest.places, int(choice["places"])), min(fastest.stacks, int(choice["stacks"]))
     return Strategy(fastest.name, stacks, places, fastest.captured), required
@@ -120,15 +120,15 @@ def candidates(workload: Workload, limit: int) -> list[Strategy]:
     return strategies
 
 
-def sizes(wanted: Sequence[int], limit: int) -> list[int]:
-    return sorted({min(size, limit) for size in wanted})
+def sizes(proposed: Sequence[int], limit: int) -> list[int]:
+    return sorted({min(size, limit) for size in proposed})
 
 
 def rehearse(workload: Workload, models: int) -> int:
     """Take a step with `models` models; return the bytes that the stack keeps."""
     (stack,) = workload.stacks(Strategy("stack", places=models))
-    for place in range(models):
-        stack.enter(place, 0, workload.members[0])
+    for position in range(models):
+        stack.enter(position, 0, workload.members[0])
     padded = stack.begin()[0]
     # Recording a step also copies the tensors that it changes.
     copies = stack.copies() if workload.device.type == "cuda" else []
@@ -162,9 +162,9 @@ def rate(workload: Workload, strategy: Strategy) -> float:
     streams = [stream(workload.device) for _ in stacks]
     padded = False
     for number, stack in enumerate(stacks):
-        for place in range(strategy.places):
-            index = (number * strategy.places + place) % len(workload.members)
-            stack.enter(place, index, workload.members[index])
+        for position in range(strategy.places):
+            index = (number * strategy.places + position) % len(workload.members)
+            stack.enter(position, index, workload.members[index])
         padded |= stack.begin()[0]
     run = steps_of(stacks, streams, padded)
     synchronise(workload.device)  # the steps' streams do not wait for the new members
@@ -182,8 +182,8 @@ def steps_of(stacks: Sequence[Stack], streams: Sequence[torch.cuda.Stream | None
     """Return a function that takes the first minibatch of every stack, each on its stream."""
 
     def run() -> None:
-        for stack, own in zip(stacks, streams, strict=True):
-            with torch.cuda.stream(own):  # None: the stream as it is
+        for stack, stack_stream in zip(stacks, streams, strict=True):
+            with torch.cuda.stream(stack_stream):  # None: the stream as it is
                 stack.cursor.zero_()
                 stack.step(padded)
 

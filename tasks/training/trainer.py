@@ -25,22 +25,22 @@ MOST = 512  # models in one step; no device benefits from more
 _fitted: dict[str, int] = {}  # number of models that fitted, after memory ran out in this process
 
 
-def train_many(spec: Spec, members: Sequence[Member], place: torch.device | None = None) -> Iterator[Outcome]:
+def train_many(spec: Spec, members: Sequence[Member], device: torch.device | None = None) -> Iterator[Outcome]:
     """Yield each member's index with its trained model or its TrainingError, as it ends, in any order.
 
     A member's result depends on the spec and the member, but not on other members, their order or the strategy: bitwise
     on a CPU with the strategy "loop" and for networks with explicit gradients, otherwise to rounding.
     """
-    place = place or hardware.device()
+    device = device or hardware.device()
     check(spec, members)
-    return inside_context(lambda: hardware.exactly(place), _train(spec, members, place))
+    return inside_context(lambda: hardware.exactly(device), _train(spec, members, device))
 
 
 def train_by_index(spec: Spec, members: Mapping[int, Member]) -> Iterator[Outcome]:
     """Run `train_many` for members by number: each outcome has its member's number instead of its position."""
     numbers = list(members)
-    for place, outcome in train_many(spec, list(members.values())):
-        yield numbers[place], outcome
+    for position, outcome in train_many(spec, list(members.values())):
+        yield numbers[position], outcome
 
 
 def check(spec: Spec, members: Sequence[Member]) -> None:
@@ -67,33 +67,33 @@ def inside_context(
         yield outcome
 
 
-def _train(spec: Spec, members: Sequence[Member], place: torch.device) -> Iterator[Outcome]:
+def _train(spec: Spec, members: Sequence[Member], device: torch.device) -> Iterator[Outcome]:
     if not members:
         return
-    data, aliases = place_images(spec.images, place).replace_images([member.replaced for member in members])
+    data, aliases = place_images(spec.images, device).replace_images([member.replaced for member in members])
     workload = Workload(spec, data, members, aliases)
-    left = dict(enumerate(members))
-    while left:
+    remaining = dict(enumerate(members))
+    while remaining:
         size = 1
         try:
             strategy, need = choose_strategy(
                 workload, compute_context.current_context(), _fitted.get(workload.name, MOST)
             )
             size = strategy.members
-            for outcome in Trainer(workload, strategy, need, left).outcomes():
-                left.pop(outcome[0])
+            for outcome in Trainer(workload, strategy, need, remaining).outcomes():
+                remaining.pop(outcome[0])
                 yield outcome
             return
         except UnsupportedStrategy as error:
-            yield from [(index, TrainingError(str(error))) for index in left]
+            yield from [(index, TrainingError(str(error))) for index in remaining]
             return
         except Exception as error:
             if not hardware.exhausted_memory(error):
                 raise
         # The stacks are no longer referenced here.
-        memory.free_cached_memory(place)
+        memory.free_cached_memory(device)
         if size == 1:
-            yield from [(index, too_big(workload)) for index in left]
+            yield from [(index, too_big(workload)) for index in remaining]
             return
         _fitted[workload.name] = size // 2
 
@@ -112,7 +112,7 @@ class Trainer:
     """Trains members in the stacks of one strategy; those without a place wait."""
 
     def __init__(
-        self, workload: Workload, strategy: Strategy, need: memory.Need | None, left: dict[int, Member]
+        self, workload: Workload, strategy: Strategy, need: memory.Need | None, remaining: dict[int, Member]
     ) -> None:
         self.workload, self.strategy = workload, strategy
         self.recipe = workload.spec.recipe
@@ -124,8 +124,8 @@ class Trainer:
         # A link waits for its predecessor, unless that one has already ended or continues as another link.
         self.waiting: deque[tuple[int, Member]] = deque()
         self.links: dict[int, tuple[int, Member]] = {}
-        for index, member in left.items():
-            if member.after is None or member.after not in left or member.after in self.links:
+        for index, member in remaining.items():
+            if member.after is None or member.after not in remaining or member.after in self.links:
                 self.waiting.append((index, member))
             else:
                 self.links[member.after] = (index, member)
@@ -149,10 +149,10 @@ class Trainer:
         stack = self.stacks[number]
         with torch.cuda.stream(self.streams[number]):
             ended: list[Outcome] = []
-            for place in range(len(stack.places)):
-                while stack.places[place] is None and self.waiting:
-                    stack.enter(place, *self.waiting.popleft())
-                    ended += self._leave_if_over(stack, place)
+            for position in range(len(stack.places)):
+                while stack.places[position] is None and self.waiting:
+                    stack.enter(position, *self.waiting.popleft())
+                    ended += self._leave_if_over(stack, position)
             if stack.occupied:
                 self.stacks[number] = stack = self._compact(stack)
                 stack.launch()
@@ -168,39 +168,42 @@ class Trainer:
     def _land(self, stack: Stack) -> list[Outcome]:
         """Wait for the end of the epoch; return the members that end with it, and the links after them."""
         ended: list[Outcome] = []
-        asked = time.perf_counter()
+        wait_start = time.perf_counter()
         landed = stack.land()
-        self.waited += time.perf_counter() - asked
+        self.waited += time.perf_counter() - wait_start
         self.steps += stack.steps_taken
-        self._watch(stack, [place for place, outcome in landed if not isinstance(outcome, TrainingError)])
-        for place, outcome in landed:
+        self._watch(stack, [position for position, outcome in landed if not isinstance(outcome, TrainingError)])
+        for position, outcome in landed:
             if isinstance(outcome, TrainingError):
-                ended += self._fail(stack.occupant(place).index, outcome)
-                stack.free(place)
+                ended += self._fail(stack.occupant(position).index, outcome)
+                stack.free(position)
             else:
-                ended += self._leave_if_over(stack, place)
+                ended += self._leave_if_over(stack, position)
         return ended
 
     def _watch(self, stack: Stack, places: Sequence[int]) -> None:
         watch = self.workload.spec.watch
         if watch is None or not places:
             return
-        seen = [(slot.index, len(slot.history)) for slot in map(stack.occupant, places)]
-        whole = len(places) == len(stack.places)
+        progress = [(slot.index, len(slot.history)) for slot in map(stack.occupant, places)]
+        is_entire_stack = len(places) == len(stack.places)
         rows = torch.tensor(places, device=stack.device)
         with torch.no_grad():
-            watch(seen, {name: t.detach() if whole else t.detach()[rows] for name, t in stack.tensors.items()})
+            watch(
+                progress,
+                {name: t.detach() if is_entire_stack else t.detach()[rows] for name, t in stack.tensors.items()},
+            )
 
-    def _leave_if_over(self, stack: Stack, place: int) -> list[Outcome]:
+    def _leave_if_over(self, stack: Stack, position: int) -> list[Outcome]:
         """Return the outcomes of the place's member and of its links that have ended."""
         ended: list[Outcome] = []
-        while self._over(stack.occupant(place)):
-            index = stack.occupant(place).index
-            ended.append((index, stack.leave(place)))
+        while self._over(stack.occupant(position)):
+            index = stack.occupant(position).index
+            ended.append((index, stack.leave(position)))
             if index not in self.links:
-                stack.free(place)
+                stack.free(position)
                 break
-            stack.go_on(place, *self.links.pop(index))
+            stack.go_on(position, *self.links.pop(index))
         return ended
 
     def _over(self, slot: Slot) -> bool:

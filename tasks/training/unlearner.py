@@ -46,30 +46,30 @@ def unlearn_model(
     recipe: Recipe,
     method: Method,
     images: Images,
-    kept: Rows,
-    forgotten: Rows,
+    kept_rows: Rows,
+    forgotten_rows: Rows,
     weights: Weights,
     seed: int,
-    place: torch.device | None = None,
+    device: torch.device | None = None,
 ) -> Trained:
     """Return the model with these weights after unlearning these training images by the method, with losses by epoch.
 
     Raises TrainingError if a loss is not finite.
     """
-    place = place or hardware.device()
+    device = device or hardware.device()
     if isinstance(method, RandomLabels):
-        images = with_random_labels(images, forgotten, learning.architecture.classes, seed)
-    with hardware.exactly(place):
-        model = Unlearner(learning, recipe, images, weights, seed, place)
+        images = with_random_labels(images, forgotten_rows, learning.architecture.classes, seed)
+    with hardware.exactly(device):
+        model = Unlearner(learning, recipe, images, weights, seed, device)
         match method:
             case TuningOnKept():
-                history = _train_on(model, method, kept)
+                history = _train_on(model, method, kept_rows)
             case GradientAscent():
-                history = ascend(model, method, forgotten)
+                history = ascend(model, method, forgotten_rows)
             case RandomLabels():
-                history = _train_on(model, method, np.append(kept, forgotten))
+                history = _train_on(model, method, np.append(kept_rows, forgotten_rows))
             case Distillation():
-                history = _distil(model, method, kept, forgotten)
+                history = _distil(model, method, kept_rows, forgotten_rows)
         return Trained(len(history), tuple(history), model_weights(model.tensors, 0))
 
 
@@ -83,18 +83,18 @@ class Unlearner:
         images: Images,
         weights: Weights,
         seed: int,
-        place: torch.device,
+        device: torch.device,
     ) -> None:
         self.learning, self.recipe, self.images, self.seed = learning, recipe, images, seed
-        self.data: DeviceData = place_images(images, place)
+        self.data: DeviceData = place_images(images, device)
         shapes = learning.weights
         learned = {name: weight.shape for name, weight in shapes.items() if weight.learned}
         fixed = {name: weight.shape for name, weight in shapes.items() if not weight.learned}
-        self.learned = ParameterBuffer(learned, 1, place, torch.float32)
-        self.fixed = ParameterBuffer(fixed, 1, place, torch.float32)
+        self.learned = ParameterBuffer(learned, 1, device, torch.float32)
+        self.fixed = ParameterBuffer(fixed, 1, device, torch.float32)
         fill(0, weights, self.learned, self.fixed)
         self.optimiser = optimiser_of(recipe, self.learned)
-        self.keys = torch.full((1,), member_key(seed), dtype=torch.int64, device=place)
+        self.keys = torch.full((1,), member_key(seed), dtype=torch.int64, device=device)
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -122,8 +122,8 @@ class Unlearner:
         step = Step(spec, self.data, self.learned, self.fixed, self.optimiser, self.keys)
         self.optimiser.rates.fill_(rate)
         member = Member(seeds.derive(self.seed, over), rows)
-        for chosen in order(member, epoch, self.recipe.batch, {}):
-            real = torch.from_numpy(chosen[chosen >= 0][None]).to(self.keys.device)
+        for minibatch in order(member, epoch, self.recipe.batch, {}):
+            real = torch.from_numpy(minibatch[minibatch >= 0][None]).to(self.keys.device)
             yield step.take(real, False, [0], None)[0]
 
     def epoch(self, number: int, losses: Losses) -> Epoch:
@@ -210,9 +210,9 @@ def ascend(model: Unlearner, method: GradientAscent, forgotten: Rows) -> list[Ep
 
 def _as_hard_as_new(model: Unlearner, forgotten: Rows) -> bool:
     """Whether the mean loss on images to be forgotten is at least that on validation images, at most 1,000 of each."""
-    known, _ = model.evaluate(model.parts(forgotten[:ASKED]))
-    new, _ = model.evaluate(model.test_parts(min(ASKED, model.data.test_count)))
-    return known >= new
+    forgotten_loss, _ = model.evaluate(model.parts(forgotten[:ASKED]))
+    test_loss, _ = model.evaluate(model.test_parts(min(ASKED, model.data.test_count)))
+    return forgotten_loss >= test_loss
 
 
 def ascent(learning: CrossEntropy) -> Loss:
@@ -223,21 +223,23 @@ def ascent(learning: CrossEntropy) -> Loss:
 def with_random_labels(images: Images, forgotten: Rows, classes: int, seed: int) -> Images:
     """Replace the label of each of these training images by a uniformly drawn wrong one."""
     labels = images.train_labels.copy()
-    other = seeds.generator(seed, "random labels").integers(1, classes, len(forgotten))
-    labels[forgotten] = (labels[forgotten] + other) % classes
+    offsets = seeds.generator(seed, "random labels").integers(1, classes, len(forgotten))
+    labels[forgotten] = (labels[forgotten] + offsets) % classes
     return replace(images, train_labels=labels)
 
 
-def _distil(model: Unlearner, method: Distillation, kept: Rows, forgotten: Rows) -> list[Epoch]:
+def _distil(model: Unlearner, method: Distillation, kept_rows: Rows, forgotten_rows: Rows) -> list[Epoch]:
     """Depart from the teacher, the original model, on images to be forgotten, and follow it on kept images."""
     teacher = {name: tensor.clone() for name, tensor in model.tensors.items()}
 
     def take_steps(epoch: int) -> Iterator[Tensor]:
         rate = method.learning_rate * 0.1 ** sum(fall < epoch for fall in method.falls)
         if epoch <= method.forgetting:
-            departing = model.steps(departure(model.learning, method, teacher), forgotten, epoch, rate, "forgotten")
+            departing = model.steps(
+                departure(model.learning, method, teacher), forgotten_rows, epoch, rate, "forgotten"
+            )
             read_losses(departing, model.seed, 0)
-        yield from model.steps(obedience(model.learning, method, teacher), kept, epoch, rate, "kept")
+        yield from model.steps(obedience(model.learning, method, teacher), kept_rows, epoch, rate, "kept")
 
     return model.fit(method.epochs, take_steps)
 

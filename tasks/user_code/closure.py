@@ -104,18 +104,22 @@ def find_user_files(module: str) -> dict[str, SourceFile]:
     """
     files: dict[str, SourceFile] = {}
     waiting: deque[tuple[Import, Path | None]] = deque([(Import(module), None)])
-    seen: set[tuple[Import, Path | None]] = set()
+    visited: set[tuple[Import, Path | None]] = set()
     while waiting:
-        wanted, importer = waiting.popleft()
-        if (wanted, importer) in seen:
+        import_request, importer = waiting.popleft()
+        if (import_request, importer) in visited:
             continue
-        seen.add((wanted, importer))
-        for found in _reached(wanted, importer):
-            if found.path is None or found.file_name in files or not is_user_file(str(found.path)):
+        visited.add((import_request, importer))
+        for reached_module in _reached(import_request, importer):
+            if (
+                reached_module.path is None
+                or reached_module.file_name in files
+                or not is_user_file(str(reached_module.path))
+            ):
                 continue
-            file, imports = _read(found)
+            file, imports = _read(reached_module)
             files[file.name] = file
-            waiting.extend((each, found.path) for each in imports)
+            waiting.extend((imported, reached_module.path) for imported in imports)
     return files
 
 
@@ -142,27 +146,27 @@ def _analyse(content: bytes, path: str, module: str, is_package: bool) -> tuple[
     """
     tree = canonical.parse(content, path)
     imports = []
-    for each in read_imports(tree, module, is_package):
-        if isinstance(each, HiddenImport):
+    for statement in read_imports(tree, module, is_package):
+        if isinstance(statement, HiddenImport):
             raise ValueError(
-                f"{path}, line {each.line}: {each.call} {each.effect}, so that its changes would go unnoticed; import "
-                "the module by its name instead"
+                f"{path}, line {statement.line}: {statement.call} {statement.effect}, so that its changes would go "
+                "unnoticed; import the module by its name instead"
             )
-        imports.append(each)
+        imports.append(statement)
     return canonical.source_digest(tree), tuple(imports)
 
 
-def _reached(wanted: Import, importer: Path | None) -> Iterator[_Module]:
+def _reached(import_request: Import, importer: Path | None) -> Iterator[_Module]:
     """The modules that an import executes: the packages above it, it, and the submodules that it may reach."""
-    names = wanted.name.split(".")
-    found = None
+    names = import_request.name.split(".")
+    current_module = None
     for depth in range(1, len(names) + 1):
-        found = _find(".".join(names[:depth]), importer)
-        if found is None or (found.path is not None and not is_user_file(str(found.path))):
+        current_module = _find(".".join(names[:depth]), importer)
+        if current_module is None or (current_module.path is not None and not is_user_file(str(current_module.path))):
             return
-        yield found
-    if found is not None and wanted.reach != "module":
-        yield from _submodules(found, wanted.reach)
+        yield current_module
+    if current_module is not None and import_request.reach != "module":
+        yield from _submodules(current_module, import_request.reach)
 
 
 def _submodules(package: _Module, reach: Reach) -> Iterator[_Module]:
@@ -174,11 +178,11 @@ def _submodules(package: _Module, reach: Reach) -> Iterator[_Module]:
             is_module = path.name.endswith(SUFFIXES) or (path.is_dir() and (path / "__init__.py").exists())
             if not is_module or not name.isidentifier() or name == "__init__":
                 continue
-            found = _from_spec(PathFinder.find_spec(f"{package.name}.{name}", [folder]))
-            if found is not None:
-                yield found
+            submodule = _from_spec(PathFinder.find_spec(f"{package.name}.{name}", [folder]))
+            if submodule is not None:
+                yield submodule
                 if reach == "descendants":
-                    yield from _submodules(found, reach)
+                    yield from _submodules(submodule, reach)
 
 
 def _find(name: str, importer: Path | None = None) -> _Module | None:
@@ -188,12 +192,12 @@ def _find(name: str, importer: Path | None = None) -> _Module | None:
     if spec is None and importer is not None:
         # Code often puts its folder on the path before it imports another file from there.
         spec = PathFinder.find_spec(top, [str(importer.parent)])
-    found = _from_spec(spec)
+    current_module = _from_spec(spec)
     for part in inner:
-        if found is None or found.folders is None:
+        if current_module is None or current_module.folders is None:
             return None
-        found = _from_spec(PathFinder.find_spec(f"{found.name}.{part}", list(found.folders)))
-    return found
+        current_module = _from_spec(PathFinder.find_spec(f"{current_module.name}.{part}", list(current_module.folders)))
+    return current_module
 
 
 def _find_top(name: str) -> ModuleSpec | None:

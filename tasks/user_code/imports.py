@@ -61,7 +61,7 @@ def read_imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[Im
     package = module if is_package else module.rpartition(".")[0]
     aliases = _aliases(tree)
     own_names = {"__name__": module, "__package__": package}
-    called: set[int] = set()
+    callee_ids: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (Import(alias.name) for alias in node.names)
@@ -70,9 +70,11 @@ def read_imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[Im
         elif isinstance(node, ast.Call):
             name = _qualified_name(node.func, aliases)
             if name in IMPORTERS:
-                called.add(id(node.func))
+                callee_ids.add(id(node.func))
                 yield _dynamic_import(node, name, own_names)
-        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load) and id(node) not in called:
+        elif (
+            isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load) and id(node) not in callee_ids
+        ):
             name = _qualified_name(node, aliases)
             if name in LOADERS:
                 yield HiddenImport(node.lineno, _shown(name), LOADERS[name])
@@ -141,8 +143,8 @@ def _written_part(node: ast.expr, own_names: Mapping[str, str]) -> tuple[str, bo
         parts = [node.left, node.right]
     text = ""
     for part in parts:
-        written, is_whole = _written_part(part, own_names)
-        text += written
+        literal, is_whole = _written_part(part, own_names)
+        text += literal
         if not is_whole:
             return text, False
     return text, bool(parts)

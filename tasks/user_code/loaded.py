@@ -54,7 +54,7 @@ class ImportWatch:
 
     def _imported(self) -> dict[str, Path]:
         """The user's modules that were imported since, by name, with their files."""
-        found = {}
+        imported_files = {}
         # Thousands of modules may be loaded, and one command looks up audits many times.
         new_names = sys.modules.keys() - self._before
         for name, module in [*sys.modules.items()] if new_names else []:
@@ -62,8 +62,8 @@ class ImportWatch:
                 continue
             path = vars(module).get("__file__")  # `getattr` would load a module that is lazy
             if isinstance(path, str) and is_user_file(path):
-                found[name] = Path(path)
-        return found
+                imported_files[name] = Path(path)
+        return imported_files
 
 
 def changed_file(files: Mapping[str, SourceFile]) -> str | None:

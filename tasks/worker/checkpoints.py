@@ -23,7 +23,7 @@ class Link:
     `leave` receives the final state; None if no link continues from it.
     """
 
-    given: Callable[[], Iterable[bytes]] = tuple
+    earlier_states: Callable[[], Iterable[bytes]] = tuple
     leave: Leave | None = None
 
 
@@ -43,7 +43,7 @@ def use_links(links: Sequence[Link]) -> Iterator[None]:
 
 def earlier_checkpoints(index: int) -> Iterator[bytes]:
     """The checkpoints a job may continue from, nearest first. Which one it takes makes no difference to its result."""
-    yield from _link(index).given()
+    yield from _link(index).earlier_states()
 
 
 def wanted(index: int) -> bool:
@@ -53,9 +53,9 @@ def wanted(index: int) -> bool:
 
 def leave(index: int, state: bytes) -> None:
     """Pass on the final state of a job, before its result; ignored if it is not requested."""
-    taken = _link(index).leave
-    if taken is not None:
-        taken(state)
+    receiver = _link(index).leave
+    if receiver is not None:
+        receiver(state)
 
 
 def _link(index: int) -> Link:

@@ -47,13 +47,13 @@ def megabytes(number: int) -> str:
 
 def memory_limit() -> int:
     """The bytes of memory that reading a foreign file may take; ValueError if the variable says none."""
-    given = os.environ.get(VARIABLE, "").strip()
-    if not given:
+    setting = os.environ.get(VARIABLE, "").strip()
+    if not setting:
         return max(LEAST, total_memory() // SHARE)
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(MB|GB|)", given, re.IGNORECASE)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(MB|GB|)", setting, re.IGNORECASE)
     limit = int(float(match[1]) * UNITS[match[2].upper()]) if match else 0
     if limit < LEAST:
-        raise ValueError(f"{VARIABLE} is {given!r}; it must be a size of at least {megabytes(LEAST)}, such as 4GB")
+        raise ValueError(f"{VARIABLE} is {setting!r}; it must be a size of at least {megabytes(LEAST)}, such as 4GB")
     return limit
 
 
@@ -68,8 +68,8 @@ def total_memory() -> int:
 def check_file_size(size: int, times: int = 1) -> None:
     """Raise TooLarge if a file of this size, in memory that number of times, exceeds the limit."""
     if size * times > memory_limit():
-        taken = f", which take {times} times that in memory" if times > 1 else ""
-        raise TooLarge(f"it has {megabytes(size)}{taken}; {describe_limit()}")
+        memory_note = f", which take {times} times that in memory" if times > 1 else ""
+        raise TooLarge(f"it has {megabytes(size)}{memory_note}; {describe_limit()}")
 
 
 def describe_limit() -> str:
@@ -90,7 +90,7 @@ def read_table(function: str, **request: Any) -> pa.Table:
 
     with tempfile.TemporaryDirectory(prefix="engram-read-") as folder:
         out, reply = Path(folder) / "table.arrows", Path(folder) / "reply.json"
-        asked = {
+        instructions = {
             "server": "tasks.worker.confined:serve_table",
             "function": function,
             "request": request,
@@ -98,12 +98,12 @@ def read_table(function: str, **request: Any) -> pa.Table:
             "out": str(out),
             "reply": str(reply),
         }
-        code = ask_reader(asked, _start_reader)
-        told = _parse_object(reply) if code == 0 else None
-        if told is None:
+        code = ask_reader(instructions, _start_reader)
+        answer = _parse_object(reply) if code == 0 else None
+        if answer is None:
             raise TooLarge(f"it cannot be read within the memory that it may take: {describe_limit()}")
-        if told["error"]:
-            raise _error(told["error"], told["message"])
+        if answer["error"]:
+            raise _error(answer["error"], answer["message"])
         with pa.memory_map(str(out)) as mapped, pa.ipc.open_stream(mapped) as stream:
             return stream.read_all()
 
@@ -144,29 +144,29 @@ def _error(kind: str, message: str) -> Exception:
 
 def limit_memory(limit: int) -> None:
     """Limit the address space of this process, and the size of the files that it writes."""
-    for kind, most in ((resource.RLIMIT_AS, limit), (resource.RLIMIT_FSIZE, limit), (resource.RLIMIT_CORE, 0)):
+    for kind, maximum in ((resource.RLIMIT_AS, limit), (resource.RLIMIT_FSIZE, limit), (resource.RLIMIT_CORE, 0)):
         hard = resource.getrlimit(kind)[1]
-        lowest = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        lowest = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
         with contextlib.suppress(ValueError, OSError):  # macOS limits no address space
             resource.setrlimit(kind, (lowest, lowest))
 
 
-def serve_table(asked: Mapping[str, Any]) -> None:
+def serve_table(instructions: Mapping[str, Any]) -> None:
     """Run the requested function in the child, and write its table or, as JSON, its error."""
     import pyarrow as pa
 
-    limit_memory(asked["limit"])
-    module, _, name = asked["function"].partition(":")
+    limit_memory(instructions["limit"])
+    module, _, name = instructions["function"].partition(":")
     try:
-        table = getattr(importlib.import_module(module), name)(**asked["request"])
-        with pa.OSFile(asked["out"], "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+        table = getattr(importlib.import_module(module), name)(**instructions["request"])
+        with pa.OSFile(instructions["out"], "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
             stream.write_table(table)
-        told = {"error": ""}
+        answer = {"error": ""}
     except (MemoryError, pa.ArrowMemoryError):
-        told = {"error": "TooLarge", "message": f"it takes more memory than it may: {describe_limit()}"}
+        answer = {"error": "TooLarge", "message": f"it takes more memory than it may: {describe_limit()}"}
     except Exception as error:
-        told = {"error": _kind(error), "message": str(error)}
-    Path(asked["reply"]).write_text(json.dumps(told))
+        answer = {"error": _kind(error), "message": str(error)}
+    Path(instructions["reply"]).write_text(json.dumps(answer))
 
 
 def _kind(error: Exception) -> str:

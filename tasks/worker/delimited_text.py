@@ -104,8 +104,8 @@ class DelimitedText:
             table = arrow_csv.read_csv(io.BytesIO(self.body.encode()), read_options, parse_options, convert_options)
         except pa.ArrowException as error:
             if wrong_rows:
-                wrong = self._wrong_length(wrong_rows[0].actual_columns, wrong_rows[0].text or "")
-                raise DelimitedTextError(f"has a row that {wrong}") from None
+                problem = self._wrong_length(wrong_rows[0].actual_columns, wrong_rows[0].text or "")
+                raise DelimitedTextError(f"has a row that {problem}") from None
             raise DelimitedTextError(f"cannot be read as CSV: {' '.join(str(error).split())}; {SAVE_AS}") from None
         if table.column(0).null_count:
             table = table.filter(_has_values(table))
@@ -129,8 +129,10 @@ class DelimitedText:
         return f"has {count} values; it must have {len(self.header)}, as its header has ({hint})"
 
 
-def read_delimited(encoded: bytes, known: Iterable[str] = (), pattern: re.Pattern[str] | None = None) -> DelimitedText:
-    """Find the header and the separator. Names that are `known` or match the pattern may be in any capitals.
+def read_delimited(
+    encoded: bytes, known_names: Iterable[str] = (), pattern: re.Pattern[str] | None = None
+) -> DelimitedText:
+    """Find the header and the separator. Known names and names that match the pattern may be in any capitals.
 
     Raises DelimitedTextError for bytes that are not text, and for an empty file.
     """
@@ -140,14 +142,14 @@ def read_delimited(encoded: bytes, known: Iterable[str] = (), pattern: re.Patter
     if declared := SEPARATOR_LINE.match(text):
         separators = (declared[1],)
         text, lines = text[declared.end() :], 2
-    known = tuple(known)
+    known_names = tuple(known_names)
     best = (-1, -1)
     header: tuple[str, ...] = ()
     separator, begin, used = ",", 0, 0
     for candidate in separators:
         cells, end, count = _split_header(text, candidate)
-        columns = match_names(cells, known, pattern)
-        score = len(set(columns) & set(known)), len(columns)
+        columns = match_names(cells, known_names, pattern)
+        score = len(set(columns) & set(known_names)), len(columns)
         if score > best:
             best, header, separator, begin, used = score, columns, candidate, end, count
     if not any(header):
@@ -156,9 +158,11 @@ def read_delimited(encoded: bytes, known: Iterable[str] = (), pattern: re.Patter
     return DelimitedText(header, separator, text[begin:], lines + used)
 
 
-def match_names(header: Iterable[str], known: Iterable[str], pattern: re.Pattern[str] | None = None) -> tuple[str, ...]:
+def match_names(
+    header: Iterable[str], known_names: Iterable[str], pattern: re.Pattern[str] | None = None
+) -> tuple[str, ...]:
     """The names of a header, without surrounding spaces; in the spelling that is known, or the pattern's, small one."""
-    spelling = {name.casefold(): name for name in known}
+    spelling = {name.casefold(): name for name in known_names}
     matched = []
     for name in map(str.strip, header):
         folded = name.casefold()
@@ -220,8 +224,8 @@ def _split_header(text: str, separator: str) -> tuple[list[str], int, int]:
 def _lines(text: str) -> Iterator[tuple[str, int]]:
     """Yield each line with its line ending and the start of the next one, without a second copy of the text."""
     begin = 0
-    for found in LINE_END.finditer(text):
-        yield text[begin : found.end()], found.end()
-        begin = found.end()
+    for line_end in LINE_END.finditer(text):
+        yield text[begin : line_end.end()], line_end.end()
+        begin = line_end.end()
     if begin < len(text):
         yield text[begin:], len(text)

@@ -60,32 +60,32 @@ class File:
             raise ValueError(f"file {self.path!r} has no digest yet; pin it before planning")
         return self.digest
 
-    def pin(self, known: MutableMapping[str, str]) -> File:
+    def pin(self, known_digests: MutableMapping[str, str]) -> File:
         """Return the file with the digest of its bytes. Raises FileError if it does not exist or differs."""
-        return pin(self, known)
+        return pin(self, known_digests)
 
     def paths(self) -> tuple[Path, ...]:
         return (expand_home(self.path),)
 
 
-def pin(file: File, known: MutableMapping[str, str] | None = None) -> File:
+def pin(file: File, known_digests: MutableMapping[str, str] | None = None) -> File:
     """Return the file with its absolute path and the digest of its bytes.
 
-    `known` caches digests by path, size and modification time; the caller keeps it between runs. Raises FileError if
-    the file does not exist, or differs from a given digest.
+    `known_digests` caches digests by path, size and modification time; the caller keeps it between runs. Raises
+    FileError if the file does not exist, or differs from a given digest.
     """
     path = expand_home(file.path).absolute()
-    known = {} if known is None else known
+    known_digests = {} if known_digests is None else known_digests
     try:
         state = check_regular(path)
         stamp = json.dumps(["file", str(path), state.st_size, state.st_mtime_ns])
-        if stamp not in known:
+        if stamp not in known_digests:
             with path.open("rb") as opened:
-                known[stamp] = hashlib.file_digest(opened, "sha256").hexdigest()
+                known_digests[stamp] = hashlib.file_digest(opened, "sha256").hexdigest()
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
-    check(file, known[stamp])
-    return File(str(path), known[stamp])
+    check(file, known_digests[stamp])
+    return File(str(path), known_digests[stamp])
 
 
 def read(file: File) -> bytes:

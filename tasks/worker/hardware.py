@@ -31,11 +31,11 @@ def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def name(place: torch.device) -> str:
+def name(target_device: torch.device) -> str:
     """The product name of a GPU; "cpu" for any processor."""
     import torch
 
-    return torch.cuda.get_device_name(place) if place.type == "cuda" else place.type
+    return torch.cuda.get_device_name(target_device) if target_device.type == "cuda" else target_device.type
 
 
 def available_memory(system: Path = Path("/")) -> int:
@@ -50,8 +50,8 @@ def available_memory(system: Path = Path("/")) -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     group = system / "sys/fs/cgroup"
     try:
-        limit, taken = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
-        return max(0, min(available, limit - taken + numbers_of(group / "memory.stat")["file"]))
+        limit, used_bytes = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+        return max(0, min(available, limit - used_bytes + numbers_of(group / "memory.stat")["file"]))
     except (OSError, KeyError, ValueError):  # no container, or none with a limit: "max"
         return available
 
@@ -69,10 +69,10 @@ def peak_memory() -> int:
     """
     # Not `getrusage`, whose maximum begins with that of the process that started this one.
     try:
-        found = RESIDENT.search(os.pread(_status(), STATUS_BYTES, 0))
+        match = RESIDENT.search(os.pread(_status(), STATUS_BYTES, 0))
     except OSError:
         return 0
-    peak, files, shared = map(int, found.groups()) if found else (0, 0, 0)
+    peak, files, shared = map(int, match.groups()) if match else (0, 0, 0)
     return max(0, peak - files - shared) * 1024
 
 
@@ -105,7 +105,7 @@ def numbers_of(table: Path) -> dict[str, int]:
 
 
 @contextmanager
-def exactly(place: torch.device) -> Iterator[None]:
+def exactly(target_device: torch.device) -> Iterator[None]:
     """Compute float32 products in exact float32 and repeated work with equal bits, on a GPU where its libraries can.
 
     By default torch rounds the factors of convolutions to 10 bits (TF32) there. On a CPU, one thread, and freed memory
@@ -113,7 +113,7 @@ def exactly(place: torch.device) -> Iterator[None]:
     """
     import torch
 
-    if place.type != "cuda":
+    if target_device.type != "cuda":
         keep_freed_memory()
         with threads(1):
             yield

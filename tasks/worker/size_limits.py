@@ -37,9 +37,9 @@ def most_bytes(packed: int) -> int:
     return max(UNPACKED, TIMES * packed)
 
 
-def check_unpacked(unpacked: int, packed: int, most: int | None = None) -> None:
-    """Raise TooLarge where a file of `packed` bytes would take `unpacked` bytes; `most` is `most_bytes` of the file."""
-    limit = most_bytes(packed) if most is None else most
+def check_unpacked(unpacked: int, packed: int, byte_limit: int | None = None) -> None:
+    """Raise TooLarge if a file of `packed` bytes unpacks to more bytes than the limit: `most_bytes` of the file."""
+    limit = most_bytes(packed) if byte_limit is None else byte_limit
     if unpacked > limit:
         raise TooLarge(
             f"it unpacks to {megabytes(unpacked)} from {megabytes(packed)}; at most {megabytes(limit)} "
@@ -47,13 +47,13 @@ def check_unpacked(unpacked: int, packed: int, most: int | None = None) -> None:
         )
 
 
-def check_archive(held: bytes | BinaryIO) -> None:
+def check_archive(source: bytes | BinaryIO) -> None:
     """Raise TooLarge for a zip archive whose directory announces too much; anything else passes.
 
     TorchScript, torch.export, torch.save and .npz are such archives. Their readers take no more from an entry than the
     directory says.
     """
-    file = io.BytesIO(held) if isinstance(held, bytes) else held
+    file = io.BytesIO(source) if isinstance(source, bytes) else source
     try:
         with zipfile.ZipFile(file) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())
@@ -71,16 +71,16 @@ def read_parquet(file: Path | bytes, columns: Sequence[str] | None = None) -> pa
 
     It is read in a child of limited memory (`tasks.worker.confined`), since its footer may say less than there is.
     """
-    function, named = "tasks.worker.size_limits:unpack_parquet", list(columns) if columns is not None else None
+    function, column_names = "tasks.worker.size_limits:unpack_parquet", list(columns) if columns is not None else None
     if isinstance(file, Path):
-        return read_table(function, path=str(file), columns=named, most=most_bytes(file.stat().st_size))
+        return read_table(function, path=str(file), columns=column_names, byte_limit=most_bytes(file.stat().st_size))
     with tempfile.NamedTemporaryFile(prefix="engram-read-", suffix=".parquet") as copy:
         copy.write(file)
         copy.flush()
-        return read_table(function, path=copy.name, columns=named, most=most_bytes(len(file)))
+        return read_table(function, path=copy.name, columns=column_names, byte_limit=most_bytes(len(file)))
 
 
-def unpack_parquet(path: str, columns: Sequence[str] | None, most: int) -> pa.Table:
+def unpack_parquet(path: str, columns: Sequence[str] | None, byte_limit: int) -> pa.Table:
     """Read a table batch by batch and count its bytes. Raises TooLarge, OSError or ArrowException.
 
     Usually the footer already shows that a table is too large. Repeated values take no space in the file, so that every
@@ -97,23 +97,25 @@ def unpack_parquet(path: str, columns: Sequence[str] | None, most: int) -> pa.Ta
             for group in range(metadata.num_row_groups)
             for column in range(metadata.num_columns)
         ]
-        check_unpacked(sum(max(part.total_uncompressed_size, WIDEST * part.num_values) for part in parts), packed, most)
+        check_unpacked(
+            sum(max(part.total_uncompressed_size, WIDEST * part.num_values) for part in parts), packed, byte_limit
+        )
         batches, unpacked = [], 0
         for batch in opened.iter_batches(ROWS, columns=columns, use_threads=False):
             unpacked += batch.nbytes
-            check_unpacked(unpacked, packed, most)
+            check_unpacked(unpacked, packed, byte_limit)
             batches.append(batch)
         schema = batches[0].schema if batches else opened.read(columns).schema
     return pa.Table.from_batches(batches, schema)
 
 
-def gunzip(held: bytes) -> bytes:
+def gunzip(content: bytes) -> bytes:
     """Return the unpacked bytes. Raises TooLarge for too many, and OSError, EOFError and zlib.error as `gzip` does."""
-    most = most_bytes(len(held))
-    with gzip.open(io.BytesIO(held)) as file:
-        unpacked = file.read(most + 1)
-    if len(unpacked) > most:
-        raise TooLarge(f"it unpacks to more than {megabytes(most)} from {megabytes(len(held))}")
+    limit = most_bytes(len(content))
+    with gzip.open(io.BytesIO(content)) as file:
+        unpacked = file.read(limit + 1)
+    if len(unpacked) > limit:
+        raise TooLarge(f"it unpacks to more than {megabytes(limit)} from {megabytes(len(content))}")
     return unpacked
 
 

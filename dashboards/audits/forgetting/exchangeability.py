@@ -162,8 +162,10 @@ def _draw_panel(panel: TargetScores) -> Layer:
             axes.plot(*empirical_cdf(values), **look)
         far = panel.farthest
         if far.distance > 0:
-            ends = [np.searchsorted(values, far.at, "right") / len(values) for values in (panel.query, panel.control)]
-            axes.plot([_axis_positions(np.array([far.at]))[0]] * 2, ends, zorder=4, **UPRIGHT)
+            ends = [
+                np.searchsorted(values, far.value, "right") / len(values) for values in (panel.query, panel.control)
+            ]
+            axes.plot([_axis_positions(np.array([far.value]))[0]] * 2, ends, zorder=4, **UPRIGHT)
 
     return draw
 

@@ -63,7 +63,7 @@ def largest_gap(first: ModelConfidences, second: ModelConfidences) -> LargestGap
     """max over c of F_other(c) - F_one(c), with both rounded to the coarser resolution."""
     coarser = max(first.resolution, second.resolution)
     a, b = round_confidences(first.confidence, coarser), round_confidences(second.confidence, coarser)
-    position = farthest(a, b, "one-sided").at
+    position = farthest(a, b, "one-sided").value
     of_one, of_other = (float(np.searchsorted(values, position, side="right") / len(values)) for values in (a, b))
     return LargestGap(position, (of_one, of_other))
 

@@ -97,7 +97,7 @@ def _canary_pictures(
 ) -> Iterator[Picture]:
     trained_on = load(data)
     # Canaries chosen by their rank share one feature; canaries drawn at random may each have their own.
-    own_features = {canary.image: canary.carried for canary in drawn_canaries(config)}
+    own_features = {canary.image: canary.carried_feature for canary in drawn_canaries(config)}
     for canary, label, effect in canary_rows:
         (image,) = burn(trained_on.train_images[canary : canary + 1], own_features.get(canary, config.carried))
         title = f"canary {canary}, label {label}, effect {drawing.format_number(effect)}"

@@ -58,7 +58,9 @@ def canary_ranks(table: pa.Table, config: UniqueFeature) -> Iterator[ReadOut]:
     if not table.schema.equals(EXACT_RANKS):
         return
     canaries_drawn = drawn_canaries(config)
-    relatives_by_row = {canary.image: relatives(config, canary.asked, canary.number) for canary in canaries_drawn}
+    relatives_by_row = {
+        canary.image: relatives(config, canary.audited_feature, canary.number) for canary in canaries_drawn
+    }
     first_rows: dict[int, Row] = {}
     for row in table.to_pylist():
         if row["score"] == SCORE and row["hits"] is not None:

@@ -25,7 +25,7 @@ class ModelAnswers:
 
     confidence: Array
     right: NDArray[np.bool_] | None  # whether the true class has the largest probability; None if unknown
-    again: Array  # confidence in the second copy of the image; NaN without one
+    repeat_confidence: Array  # confidence in the second copy of the image; NaN without one
     resolution: float  # last decimal place that is compared; 0: float32
     printed: float  # last decimal place that was printed; 0: float32
 
@@ -88,7 +88,7 @@ def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:
             models[model] = ModelAnswers(
                 confidence=answers["confidence"].to_numpy(),
                 right=None if right.null_count else right.to_numpy(),
-                again=answers["again"].to_numpy(),
+                repeat_confidence=answers["again"].to_numpy(),
                 resolution=answers["resolution"][0].as_py(),
                 printed=answers["printed"][0].as_py(),
             )

@@ -62,16 +62,17 @@ class JudgedTarget:
 class Evidence:
     """The evidence on all targets.
 
-    `powers` are the summary rows of the test's power, by ascending share. `right` and `wrong` count targets with known
-    training that are decided rightly and wrongly; None if there are none. `fit` is the lowest accuracy of a training on
-    its images, and `keys` are the first digits of the SHA-256 of the keys that owners were promised.
+    `powers` are the summary rows of the test's power, by ascending share. `right_count` and `wrong_count` are the
+    numbers of targets with known training that are decided rightly and wrongly; None if there are none. `fit` is the
+    lowest accuracy of a training on its images, and `keys` are the first digits of the SHA-256 of the keys that owners
+    were promised.
     """
 
     targets: tuple[JudgedTarget, ...]
     powers: tuple[tuple[float, Row], ...]
-    known: int
-    right: int | None
-    wrong: int | None
+    known_count: int
+    right_count: int | None
+    wrong_count: int | None
     fit: float | None
     keys: tuple[str, ...]
 
@@ -100,9 +101,9 @@ def read_evidence(config: Forgetting, rows: Rows) -> Evidence:
     return Evidence(
         targets=tuple(_read_target(config, rows, share, files, trials) for share in select_rows(rows, HELD)),
         powers=tuple(sorted(powers, key=lambda power: power[0])),
-        known=0 if right_count is None else right_count["n"],
-        right=None if right_count is None else numerator(right_count),
-        wrong=None if wrong_count is None else numerator(wrong_count),
+        known_count=0 if right_count is None else right_count["n"],
+        right_count=None if right_count is None else numerator(right_count),
+        wrong_count=None if wrong_count is None else numerator(wrong_count),
         fit=None if lowest_fit is None else lowest_fit["estimate"],
         keys=tuple(read_setting(row)["key"] for row in select_rows(rows, HANDED_OUT)),
     )

@@ -66,7 +66,7 @@ class ShareCurve:
     sigma: float
     freedom: int
     fewest: int  # smallest number of models at a share
-    drawn: float = 1.0  # share of D_C that each model was trained on
+    drawn_share: float = 1.0  # share of D_C that each model was trained on
 
     def one_sided_margin(self, models: int) -> float:
         """The one-sided 95 % margin of the mean effect of this number of models about the curve."""
@@ -75,7 +75,7 @@ class ShareCurve:
         return (
             float(stats.t.ppf(0.95, self.freedom))
             * self.sigma
-            * math.sqrt(variance_factor(models, self.drawn) + 1 / self.fewest)
+            * math.sqrt(variance_factor(models, self.drawn_share) + 1 / self.fewest)
         )
 
     def interval_half_width(self, models: int) -> float:

@@ -56,7 +56,7 @@ class Farthest(NamedTuple):
     """The distance, and the lowest value at which the distribution functions differ by it."""
 
     distance: float
-    at: float
+    value: float
 
 
 def ks(first: ArrayLike, second: ArrayLike, score: Score = "published") -> float:

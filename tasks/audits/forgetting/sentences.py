@@ -108,10 +108,10 @@ def _describe_target(target: JudgedTarget) -> str:
 
 
 def _describe_correctness(evidence: Evidence) -> Iterator[str]:
-    if evidence.right is not None and len(evidence.targets) > 1:
+    if evidence.right_count is not None and len(evidence.targets) > 1:
         yield (
-            f"Of {evidence.known} targets with known training, {evidence.right} are decided rightly and "
-            f"{evidence.wrong} wrongly."
+            f"Of {evidence.known_count} targets with known training, {evidence.right_count} are decided rightly and "
+            f"{evidence.wrong_count} wrongly."
         )
 
 

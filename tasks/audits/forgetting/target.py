@@ -152,11 +152,11 @@ def _remembers_query(query: float, unlearning: UnlearningName | None) -> bool | 
 class Answers:
     """A model's answers about each image: confidences and, if known, whether the true class is the most probable.
 
-    `again` is the confidence in the second copy of an image, NaN without one.
+    `repeat_confidences` is the confidence in the second copy of an image, NaN without one.
     """
 
     confidences: Confidences
-    again: Floats
+    repeat_confidences: Floats
 
 
 def table_answers(

@@ -80,7 +80,7 @@ def ask_given(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothin
         row=rows,
         record=np.arange(len(rows)) < len(asked_rows(config.records)),
         score=source_scores.scores,
-        again=nan_as_null(source_scores.again),
+        again=nan_as_null(source_scores.repeat_scores),
         kind=source_scores.kind,
         resolution=source_scores.resolution,
         right=source_scores.right,
@@ -133,7 +133,7 @@ class Said:
     """Scores of the given model, (images,) each: columns of SCORES."""
 
     scores: Floats
-    again: Floats
+    repeat_scores: Floats
     kind: str
     resolution: float = 0.0
     right: NDArray[np.bool_] | None = None

@@ -30,7 +30,7 @@ def is_file(config: Membership) -> bool:
 def describe_lead(_config: Membership, evidence: GivenEvidence) -> str:
     """Describe the lead of the given model, and the records that are identified individually."""
     lead = evidence.lead
-    found_records = evidence.found
+    found_records = evidence.found_records
     assert lead is not None  # otherwise the answer is *not assessable*
     assert found_records is not None
     sentence = (

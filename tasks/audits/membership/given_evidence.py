@@ -32,7 +32,7 @@ class GivenEvidence:
     """Evidence for the answer, from rows of the summary; a missing row is None.
 
     lead: how much higher the given model ranks the records than the non-members.
-    found: records that are identified individually.
+    found_records: records that are identified individually.
     distance: the given model compared with the models trained here, on the `images` non-members.
     power: the share of the models trained here that the lead would identify.
     differing: the share of repeated images with two answers.
@@ -41,7 +41,7 @@ class GivenEvidence:
     """
 
     lead: Row | None
-    found: Row | None
+    found_records: Row | None
     distance: Row | None
     power: Row | None
     differing: Row | None
@@ -54,12 +54,12 @@ class GivenEvidence:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        candidates = (self.lead, self.found, self.distance, self.power, self.differing, self.apart)
+        candidates = (self.lead, self.found_records, self.distance, self.power, self.differing, self.apart)
         return tuple(row for row in candidates if row is not None)
 
     @property
     def has_references(self) -> bool:
-        return self.lead is not None and self.found is not None and self.distance is not None
+        return self.lead is not None and self.found_records is not None and self.distance is not None
 
     @property
     def is_alike(self) -> bool:
@@ -107,7 +107,7 @@ def read_given_evidence(config: Membership, summary: pa.Table) -> GivenEvidence:
         resolution = record_resolution(question, found_records["n"])
     return GivenEvidence(
         lead=first_row(rows, LEAD),
-        found=found_records,
+        found_records=found_records,
         distance=first_row(rows, DISTANCE),
         power=first_row(rows, POWER),
         differing=first_row(rows, DIFFERING),

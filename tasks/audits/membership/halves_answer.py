@@ -20,8 +20,8 @@ CASES: tuple[Case[HalvesEvidence], ...] = (
         "at least one record is memorised: the p-value of the exact test that its effect is at most {nats} nats, "
         "adjusted for the number of records, is at most {level} %",
         lambda evidence: evidence.is_any_memorised,
-        "If the models reveal nothing, at most {level} of 100 audits answer “memorised”. At most {level} % of the "
-        "identified records are expected to be false alarms.",
+        "If nothing is memorised, at most {level} of 100 audits answer “memorised”. On average, at most {level} of 100 "
+        "identified records are false alarms.",
         steps=plain.REMOVE_RECORDS,
     ),
     tie_rule(explain=plain.explain_ties),
@@ -48,8 +48,9 @@ CASES: tuple[Case[HalvesEvidence], ...] = (
 )
 LIMITS = (
     "The audit describes this way of training on these data, not one particular deployed model. It tests what a model "
-    "reveals about a record itself, not about near copies of the record. A record that is not listed is not proven "
-    "safe. Among few records, one may be listed because training on another record harms it."
+    "reveals about a record itself, not about near copies of the record. Records that are not listed are not proven "
+    "safe. If the data set is small, a record may be listed only because training on another record changed the "
+    "model’s answer about it."
 )
 
 
@@ -59,7 +60,7 @@ def has_halves(config: Membership) -> bool:
 
 def describe_evidence(_config: Membership, evidence: HalvesEvidence) -> str:
     """Describe the identified records and the strongest attack."""
-    found_records = evidence.found
+    found_records = evidence.found_records
     sentence = (
         f"{found_records['estimate']:,.0f} of {found_records['n']:,} records can be identified as training data (exact "
         f"test, false discovery rate at most {100 * evidence.level:g} %; {p_in_words(found_records['p_value'])} if no "

@@ -19,12 +19,13 @@ from tasks.contract.ties import TIED
 class HalvesEvidence:
     """Evidence for the answer, from rows of the summary.
 
-    `found` counts records with an effect; its p-value is that no record has one. `memorised` counts records with an
-    effect above the smallest that matters. `attack` is the attack whose area under the curve may be the largest.
-    `resolution` says whether a single record could be detected. `tied` is the share of equal scores; None if unknown.
+    `found_records` is the number of records with an effect; its p-value tests that no record has one. `memorised` is
+    the number of records with an effect above the smallest relevant one. `attack` is the attack whose area under the
+    curve may be the largest. `resolution` states whether a single record could be detected. `tied` is the share of
+    equal scores; None if it is unknown.
     """
 
-    found: Row
+    found_records: Row
     memorised: Row
     attack: Row | None
     resolution: Resolution
@@ -38,7 +39,7 @@ class HalvesEvidence:
 
     @property
     def is_any_found(self) -> bool:
-        return bool(self.found["p_value"] <= self.level)
+        return bool(self.found_records["p_value"] <= self.level)
 
     @property
     def is_any_memorised(self) -> bool:
@@ -47,7 +48,7 @@ class HalvesEvidence:
     @property
     def rows(self) -> tuple[Name, ...]:
         """The (metric, setting) of the summary rows that the answer is based on."""
-        return names_of(self.found, self.attack)
+        return names_of(self.found_records, self.attack)
 
 
 def read_halves_evidence(config: Membership, summary: pa.Table) -> HalvesEvidence | None:
@@ -60,7 +61,7 @@ def read_halves_evidence(config: Membership, summary: pa.Table) -> HalvesEvidenc
         return None
     areas = [row for row in select_rows(rows, AUC) if row["high"] is not None]
     return HalvesEvidence(
-        found=found_records,
+        found_records=found_records,
         memorised=first_row(rows, MEMORISED) or found_records,
         attack=max(areas, key=lambda row: row["high"], default=None),
         resolution=record_resolution(question, found_records["n"]),

@@ -15,8 +15,10 @@ from tasks.external.causes import as_sentence
 
 CONTROL_RUN = "This is a control run: no model was trained on the tested records, so every finding is a false alarm. "
 REMOVE_RECORDS = (
-    "Review the identified records (engram results RUN records), and remove those that must not be identifiable.",
-    "Train with fewer epochs or with differential privacy (privacy.epsilon=4), then audit again.",
+    "Review the identified records, and remove those that must not be identifiable. The command engram results RUN "
+    "records lists them.",
+    "Train for fewer epochs, or with differential privacy, which limits the influence of each record "
+    "(privacy.epsilon=4). Then audit again.",
 )
 CHECK_PRIVACY = (
     "Do not rely on the promised privacy: check the implementation and its settings.",
@@ -24,7 +26,8 @@ CHECK_PRIVACY = (
 )
 LIMIT_PRIVACY = (
     "Treat the training data as disclosed to everyone who can use a model trained in this way.",
-    "Train with differential privacy, or with a smaller epsilon (privacy.epsilon=1), then audit again.",
+    "Train with differential privacy, which limits the influence of each record, or with a smaller epsilon "
+    "(privacy.epsilon=1). Then audit again.",
 )
 MORE_CANARIES = (f"{NO_CONCLUSION_YET} Audit with more canaries (canaries=1000) or more models (models=8).",)
 
@@ -36,8 +39,8 @@ def explain_records(config: Membership, evidence: HalvesEvidence) -> str:
     """Explain how many records can be identified, and how the audit found out."""
     question = config.question
     assert isinstance(question, Halves)
-    count = int(evidence.found["estimate"])
-    records = evidence.found["n"]
+    count = int(evidence.found_records["estimate"])
+    records = evidence.found_records["n"]
     design = (
         f"We trained {question.models} models, each on a random half of the records, and compared, for each record, "
         "the models that were trained on it with the others."
@@ -49,7 +52,7 @@ def explain_records(config: Membership, evidence: HalvesEvidence) -> str:
         )
     return (
         f"{count:,} of the {records:,} tested records can be identified as training data. {design} Models that were "
-        f"trained on such a record are more confident about it. {_count_false_alarms(count, evidence.level)}"
+        f"trained on such a record predict its label with more confidence. {_count_false_alarms(count, evidence.level)}"
     )
 
 
@@ -90,7 +93,7 @@ def advise_more_models(config: Membership, _evidence: HalvesEvidence | None) -> 
 
 def draw_records(_config: Membership, evidence: HalvesEvidence) -> NumberLine:
     """Draw the number of identified records."""
-    found_records = evidence.found
+    found_records = evidence.found_records
     label = f"records that can be identified as training data, of {found_records['n']:,} tested"
     return NumberLine(label, float(found_records["estimate"]), null=0.0)
 
@@ -146,7 +149,7 @@ def draw_certainty(_config: Membership, evidence: CanaryEvidence) -> NumberLine:
 def explain_lead(_config: Membership, evidence: GivenEvidence) -> str:
     """Explain how far ahead of the comparison models the given model is on the records."""
     lead = evidence.lead
-    found_records = evidence.found
+    found_records = evidence.found_records
     assert lead is not None  # otherwise the answer is *not assessable*
     assert found_records is not None
     places = 100 * lead["estimate"]

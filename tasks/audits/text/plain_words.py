@@ -17,9 +17,9 @@ def share_line(
     """Return a share on a line, as a number per hundred; None without an estimate."""
     if row is None or row["estimate"] is None:
         return None
-    shown = blank_weak_interval(row)
-    low, high, null = (None if shown[name] is None else 100 * shown[name] for name in ("low", "high", "null"))
-    return NumberLine(label, 100 * shown["estimate"], low, high, null, null_words, boundaries=boundaries)
+    columns = blank_weak_interval(row)
+    low, high, null = (None if columns[name] is None else 100 * columns[name] for name in ("low", "high", "null"))
+    return NumberLine(label, 100 * columns["estimate"], low, high, null, null_words, boundaries=boundaries)
 
 
 def clearing_boundary(negligible: float) -> tuple[Boundary, ...]:
@@ -29,10 +29,10 @@ def clearing_boundary(negligible: float) -> tuple[Boundary, ...]:
 
 def interval_per_hundred(row: Mapping[str, Any]) -> str:
     """Format the 95 % interval of a share per hundred in parentheses, after a space; empty without an interval."""
-    shown = blank_weak_interval(row)
-    if shown["low"] is None or shown["high"] is None:
+    columns = blank_weak_interval(row)
+    if columns["low"] is None or columns["high"] is None:
         return ""
-    return f" (95 % interval: {number_per_hundred(shown['low'])} to {number_per_hundred(shown['high'])})"
+    return f" (95 % interval: {number_per_hundred(columns['low'])} to {number_per_hundred(columns['high'])})"
 
 
 def disclose(items: str, *next_steps: str) -> tuple[str, ...]:

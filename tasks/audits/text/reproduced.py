@@ -37,7 +37,7 @@ class Copies:
     `control` and `difference` are None without control models.
     """
 
-    trained: Row
+    trained_models: Row
     control: Row | None
     difference: Row | None
 
@@ -65,8 +65,8 @@ def _explain_copies(question: Continued, copies: Copies) -> str:
     assert copies.control is not None
     return (
         f"Given the first {question.prefix} tokens of a document, a model that was trained on it continues word for "
-        f"word with the next {question.suffix} in {number_per_hundred(copies.trained['estimate'])} of 100 cases, and a "
-        f"control model in {number_per_hundred(copies.control['estimate'])}."
+        f"word with the next {question.suffix} in {number_per_hundred(copies.trained_models['estimate'])} of 100 "
+        f"cases, and a control model in {number_per_hundred(copies.control['estimate'])}."
     )
 
 
@@ -81,7 +81,7 @@ def reproduction_findings(question: Continued, copies: Copies | None) -> tuple[F
 
 def describe_extraction(copies: Copies, things: str) -> str:
     """State the share of secrets, or identifiers, that is reproduced, and its p-value."""
-    trained_row, control, difference = copies.trained, copies.control, copies.difference
+    trained_row, control, difference = copies.trained_models, copies.control, copies.difference
     comparison = ""
     if control is not None and difference is not None:
         comparison = (
@@ -99,7 +99,7 @@ def describe_extraction(copies: Copies, things: str) -> str:
 
 def extraction_finding(copies: Copies, things: str, level: float) -> Finding:
     """Return whether secrets are reproduced, for readers without a machine-learning background."""
-    trained_row = copies.trained
+    trained_row = copies.trained_models
     answer = REPRODUCED if trained_row["p_value"] <= level else NOT_REPRODUCED
     comparison = ""
     if copies.control is not None:

@@ -97,7 +97,7 @@ def plan(config: UniqueFeature) -> Roots:
     """The tables of the measures that the config asks for, and their summary."""
     models = trainings(config)  # which checks that the data can serve
     design = load_design(config)
-    left_out = 0 if design.seen is None else count_copies(design.seen, config.probe, config.probe_split)
+    left_out = 0 if design.seen_images is None else count_copies(design.seen_images, config.probe, config.probe_split)
     about = PublishedCell(printed_cell(config), left_out, count_canary_copies(config.question), best_constant(config))
     summed = summary if config.single_models is None else summary_of_models
     return roots(MEASURES, design, models, lambda tables: Job(summed, about, tables))
@@ -154,12 +154,12 @@ def stand_in(config: UniqueFeature) -> str:
 
 def notes(config: UniqueFeature) -> Iterator[str]:
     """A warning about probe images that are copies of training images."""
-    seen = seen_images(config)
-    copies = 0 if seen is None else count_copies(seen, config.probe, config.probe_split)
-    if seen is not None and copies:
+    training_images = seen_images(config)
+    copies = 0 if training_images is None else count_copies(training_images, config.probe, config.probe_split)
+    if training_images is not None and copies:
         yield (
-            f"{copies:,} images of probe {config.probe.name} are exact copies of training images of {seen.data.name}; "
-            "they are left out"
+            f"{copies:,} images of probe {config.probe.name} are exact copies of training images of "
+            f"{training_images.data.name}; they are left out"
         )
 
 

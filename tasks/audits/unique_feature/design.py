@@ -22,9 +22,9 @@ from tasks.training.recipe import Privacy
 class Design:
     """The images and the features of a run.
 
-    `asked_feature` is the feature that models are evaluated on, and `carried` the one that canaries carry, unless every
-    canary has its own feature. `ranked` is the feature with its family; None for questions that rank no feature.
-    Images that are `seen` in training are left out.
+    `asked_feature` is the feature that models are evaluated on, and `carried_feature` the one that canaries carry,
+    unless every canary has its own feature. `ranked` is the feature with its family; None for questions that rank no
+    feature. Copies of `seen_images`, the training images, are left out.
     """
 
     question: Question
@@ -34,10 +34,10 @@ class Design:
     seed: int
     shape: Shape
     asked_feature: Feature
-    carried: Feature
+    carried_feature: Feature
     family: Family
     ranked: Relatives | None
-    seen: TrainingImages | None
+    seen_images: TrainingImages | None
     privacy: Privacy | None
     draws_features: bool
     measures: tuple[MeasureName, ...]
@@ -61,25 +61,25 @@ class Design:
             data=clean.data,
             probe=self.probe,
             probe_split=self.probe_split,
-            feature=canary.asked,
+            feature=canary.audited_feature,
             canary=canary.image,
             examples=clean.examples,
             seed=evaluation_seed(self.seed, redraw),
             redraw=redraw,
             random=self.random,
-            seen=self.seen,
+            seen=self.seen_images,
         )
 
     def relatives_of(self, canary: Canary) -> Relatives:
         """The feature that a canary's models are evaluated on, with its family."""
         assert self.ranked is not None  # other questions rank no feature
         seed = seeds.derive(self.seed, "family", canary.number) if self.draws_features else self.ranked.seed
-        return replace(self.ranked, feature=canary.asked, seed=seed)
+        return replace(self.ranked, feature=canary.audited_feature, seed=seed)
 
 
 def load_design(config: UniqueFeature) -> Design:
     """The design of a configuration. Raises DatasetError if all probe images are copies of training images."""
-    seen, asked = seen_images(config), config.asked_feature
+    excluded_images, asked_feature = seen_images(config), config.asked_feature
     is_ranked = isinstance(config.question, Pairs | Panel | Given)
     pairs = config.scored_pairs
     return Design(
@@ -89,11 +89,11 @@ def load_design(config: UniqueFeature) -> Design:
         random=config.random,
         seed=config.seed,
         shape=config.shape,
-        asked_feature=asked,
-        carried=config.carried,
+        asked_feature=asked_feature,
+        carried_feature=config.carried,
         family=config.family,
-        ranked=relatives(config, asked, seen_images=seen) if is_ranked else None,
-        seen=seen,
+        ranked=relatives(config, asked_feature, seen_images=excluded_images) if is_ranked else None,
+        seen_images=excluded_images,
         privacy=config.privacy,
         draws_features=config.draws_features,
         measures=() if pairs is None else pairs.measures,

@@ -1,10 +1,10 @@
 """The outputs of models for a feature and its family, and the rank of the feature in that family.
 
-The family is the null that a single model has: features of the same kind, ink and place that it was not trained on.
-Arrays are by model, by member of the family and by class: member 0 is the audited feature, and L[m, f, y] is the
-mean over probe images of log P(y | x_f) of model m. Were the feature drawn at random from its family, and none of them
-trained on, every member would stand at every rank equally often; so the share of members that do at least as well is
-an exact p-value, whatever the model, and however many there are.
+The family provides the null distribution for a single model: features of the same kind, ink and position that it was
+not trained on. Arrays are by model, by member of the family and by class: member 0 is the audited feature, and
+L[m, f, y] is the mean over probe images of log P(y | x_f) of model m. If the feature was drawn at random from its
+family, and no member was in the training data, all ranks are equally likely. The share of members with at least the
+same score is therefore an exact p-value, for any model and any number of models.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from tasks.datasets.features.kinds import CELLS
 from tasks.datasets.images import Pixels
 from tasks.numerics import seeds
 
-LEVEL = 0.05  # at which a rank is called, here and in every measure of the audit
-FDR = 0.05  # of the canaries that are called individually
-GLYPHS, OTHERS = "glyphs", "others"  # of a setting: how many all glyphs are, or how many others a feature has
+LEVEL = 0.05  # largest p-value of a small rank, in every measure of the audit
+FDR = 0.05  # false discovery rate of the canaries that are found individually
+GLYPHS, OTHERS = "glyphs", "others"  # keys of a setting: number of all glyphs, or of a feature's others
 
 
 @dataclass(frozen=True)
 class Population:
-    """The features among which a feature is ranked, itself included: all glyphs of its ink, or some of its kind."""
+    """The features among which a feature is ranked, including itself: all glyphs of its ink, or some of its kind."""
 
     size: int
     are_all_glyphs: bool = False
 
     @classmethod
     def from_setting(cls, setting: Mapping[str, Any]) -> Population:
-        """The population that the setting of a row of the summary names."""
+        """The population in the setting of a summary row."""
         return cls(setting[GLYPHS], True) if GLYPHS in setting else cls(setting[OTHERS] + 1)
 
     @property
@@ -56,11 +56,11 @@ class Population:
 
     @property
     def last_called(self) -> int:
-        """The last place whose p-value is at most LEVEL; 0 if even the first place has a larger one."""
+        """The largest rank with a p-value of at most LEVEL; 0 if even rank 1 has a larger one."""
         return math.floor(LEVEL * self.size + 1e-9)
 
     def resolution(self, canaries: int) -> Resolution:
-        """Whether one of `canaries` can be called at FDR, each by its rank in this population."""
+        """Whether one of `canaries` can be found at FDR, each by its rank in this population."""
         needed_others = math.ceil(canaries / FDR - 1e-9) - 1
         advice = (
             "audit fewer canaries" if self.are_all_glyphs else f"rank each among {needed_others} others (family.count)"
@@ -68,26 +68,26 @@ class Population:
         return Resolution(1 / self.size, canaries, FDR, "canaries", advice)
 
     def fewest_called(self, canaries: int) -> int:
-        """The number of canaries, of `canaries`, that must rank first before one can be called at FDR."""
+        """The number of canaries, of `canaries`, that must rank first before one can be found at FDR."""
         return math.ceil(canaries / (FDR * self.size) - 1e-9)
 
     def describe(self) -> str:
-        """`all 4,457,400 glyphs`, `201 features of its kind`."""
+        """Describe the population, such as `all 4,457,400 glyphs` or `201 features of its kind`."""
         return f"all {self.size:,} glyphs" if self.are_all_glyphs else f"{self.size} features of its kind"
 
 
 Cells = NDArray[np.bool_]
 
-# A feature of the same family that the canary did not carry, asked about in its place: the null of the pair.
+# A feature of the same family that the canary did not carry, evaluated instead: the null of the pair.
 UNCARRIED = -1
 
 FAMILY = pa.schema(
     [
-        ("canary", pa.int64()),  # null for a model that is asked alone
-        ("label", pa.int32()),  # the canary's; null if it is not known
+        ("canary", pa.int64()),  # null for a single model
+        ("label", pa.int32()),  # the canary's; null if it is unknown
         ("seed", pa.int64()),
         ("model", pa.string()),  # canary, twin (control model) or given
-        # 0: the audited feature; 1 and more: the others of its family; UNCARRIED: the pair's null, if it has one.
+        # 0: the audited feature; from 1: the others of its family; UNCARRIED: the pair's null, if it has one.
         ("member", pa.int32()),
         ("d", pa.float64()),  # mean over the probe images of KL(f(x_c) || f(x_f)), nats
         ("log_p", pa.list_(pa.float64())),  # mean over the probe images of log P(class | x_f), for every class
@@ -98,9 +98,10 @@ FAMILY = pa.schema(
 
 @dataclass(frozen=True)
 class Relatives:
-    """The probe images, the feature and its family. `seed` draws the family; `probes` images are taken (0: all).
+    """The probe images, the feature and its family.
 
-    Those that are `seen` in training are left out.
+    `seed` draws the family, and `probes` is the number of images (0: all). Copies of `seen`, the training images, are
+    left out.
     """
 
     probe: Dataset
@@ -142,13 +143,13 @@ def population_beside_references(config: UniqueFeature) -> Population:
 
 
 def inked_cells(glyph: Glyph) -> Cells:
-    """Which of the glyph's cells have ink, row by row: (25,)."""
+    """The mask of the glyph's inked cells, row by row: (25,)."""
     step = glyph.size // CELLS
     return np.asarray(glyph_pixels(glyph)[::step, ::step].ravel() > 0)
 
 
 def subset_count(cells: int, inked: int) -> int:
-    """C(cells, inked): the glyphs of so much ink."""
+    """C(cells, inked): the number of glyphs with this amount of ink."""
     return math.comb(cells, inked)
 
 
@@ -159,7 +160,7 @@ def clean_images(config: Relatives, shape: tuple[int, int, int]) -> Pixels:
 def family_rows(
     config: Relatives, clean: Pixels, models: Sequence[Predictor], uncarried: Feature | None = None
 ) -> list[list[dict[str, Any]]]:
-    """For each model the rows of its family: member, d, log_p and log_odds. An image is drawn once for all models."""
+    """The rows of each model's family: member, d, log_p and log_odds. Each image is drawn once for all models."""
     before = [predict("clean", clean) for predict in models]
     families: list[list[dict[str, Any]]] = [[] for _ in models]
     image_sets = member_image_sets(clean, config)

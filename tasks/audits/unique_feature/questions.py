@@ -143,10 +143,10 @@ class Pairs(CanaryPairs):
         yield from super().conflicts()
         if self.beside_plain and not self.training.is_regularised:
             yield "beside_plain is on; it must be off for a network without regularisers"
-        if self.stopping_level and (missing := self._settings_for_bets()):
+        if self.stopping_level and (required_settings := self._settings_for_bets()):
             yield (
                 f"stopping_level={self.stopping_level:g} (--until decided) needs pairs with independent exact ranks; "
-                f"add {', and '.join(missing)}"
+                f"add {', and '.join(required_settings)}"
             )
 
     def _settings_for_bets(self) -> list[str]:

@@ -1,12 +1,12 @@
 """The rank of a feature among others of its kind by a model's weighted slopes in their pixels.
 
-A glyph is ranked among all glyphs of its ink; so are the letters, each among those of its own. Words and pictures are
-ranked among the members of their family, as are the letters of the family `letters`.
+A glyph, also a letter, is ranked among all glyphs with the same amount of ink. Words and pictures are ranked among the
+members of their family, as are the letters of the family `letters`.
 
 All glyphs are counted, not drawn: a glyph inks k of 25 cells, and a score that is a sum over the inked cells has
-C(25, k) values, 4,457,400 of the letter A's ink. Were a glyph drawn at random from them, each rank would be equally
-likely, whatever the cells' values; so the share of glyphs that score at least as much is an exact p-value, as small as
-2.2e-7.
+C(25, k) values, which are 4,457,400 for the letter A. For a glyph drawn at random from them, each rank is equally
+likely for any values of the cells. The share of glyphs with at least the same score is therefore an exact p-value, as
+small as 2.2e-7.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from tasks.datasets.images import Pixels, as_shape
 from tasks.numerics import seeds
 from tasks.numerics.ranks import exposure, rank_p_value
 
-FITTED = 100  # glyphs, from the responses to which the slopes in their 25 cells are fitted
-LOOK_ALIKE = "look-alike"  # of a row: the feature's rank among those that differ from it in the next part alone
-OTHERS = len(GLYPHS)  # glyphs that the canary did not carry, of which its models are asked too
+FITTED = 100  # glyphs; the slopes of their 25 cells are fitted to the responses to them
+LOOK_ALIKE = "look-alike"  # a row with the feature's rank among those that differ from it in one part only
+OTHERS = len(GLYPHS)  # glyphs that the canary did not carry, on which its models are also evaluated
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureRegion:
     """The pixels of features of a kind in images of `shape` (h, w, c).
 
-    `where` are the pixels in which they differ, by their places in a flattened image. `added` (features, pixels) is
-    what each adds there to the mean image, and `inked` (pixels,) is the ink that the training images have there.
+    `where` are the indices, in a flattened image, of the pixels in which the features differ. `added` (features,
+    pixels) is the difference of each feature from the mean image, and `inked` (pixels,) the ink of the training images.
     """
 
     shape: tuple[int, int, int]
@@ -56,14 +56,14 @@ class FeatureRegion:
     inked: Array
 
     def pixel_map(self, values: Array) -> Array:
-        """Values of the pixels as an image without channels, 0 elsewhere: (h, w). Channels are added up."""
+        """The values as an image (h, w), summed over channels; 0 in all other pixels."""
         image = np.zeros(self.shape)
         image.ravel()[self.where] = values
         return np.asarray(image.sum(axis=2))
 
     @property
     def block(self) -> tuple[slice, slice]:
-        """The rows and columns of an image in which the place lies."""
+        """The rows and columns of the smallest block with all of these pixels."""
         rows, columns, _ = np.unravel_index(self.where, self.shape)
         return slice(int(rows.min()), int(rows.max()) + 1), slice(int(columns.min()), int(columns.max()) + 1)
 
@@ -91,15 +91,15 @@ def mean_standardised_slopes(slopes: Sequence[Array]) -> Array:
 
 
 def is_among_all(rank: Row) -> bool:
-    """Whether a row that `rank_rows` gives is the rank of a glyph among all of its ink."""
+    """Whether a row from `rank_rows` is the rank of a glyph among all glyphs of its ink."""
     return rank["ink"] is not None and rank["among"] == subset_count(len(rank["ink"]), rank["inked"])
 
 
 def slope_features(family_config: Relatives, size: tuple[int, int]) -> list[Feature]:
-    """The features whose responses give the slopes.
+    """The features to whose responses the slopes are fitted.
 
-    Glyphs drawn without regard to the one asked about; where features are ranked among the members of their family,
-    the feature and these members, which are all treated alike.
+    Glyphs drawn independently of the audited one; for features that are ranked among the members of their family, the
+    feature and these members, which are all treated alike.
     """
     if is_counted(family_config):
         derived_seed = seeds.derive(family_config.seed, "fitted")
@@ -119,9 +119,9 @@ def rank_rows(family_config: Relatives, was_drawn: bool, slopes: Array, here: Fe
 
 
 def _rank_among_all(family_config: Relatives, was_drawn: bool, field: Array) -> Iterator[Row]:
-    """A glyph's rank among all of its ink; then those of others, which were drawn if it was not, else the letters.
+    """A glyph's rank among all glyphs of its ink, followed by the ranks of control glyphs.
 
-    `field` holds the weighted slopes of all pixels, (h, w).
+    `field` are the weighted slopes of all pixels, (h, w).
     """
     feature = family_config.feature
     assert isinstance(feature, Glyph)
@@ -152,9 +152,9 @@ def _rank_columns(p_value: float, among: int, inked: int) -> Row:
 
 
 def _control_glyphs(family_config: Relatives, feature: Glyph, was_drawn: bool) -> list[Glyph]:
-    """Glyphs at the same place: the letters if the feature was drawn, else as many drawn ones.
+    """Glyphs at the same position: the letters if the feature was drawn, otherwise the same number of drawn glyphs.
 
-    Drawn ones are found at any level as often as it says for any model: they check the counting alone.
+    The false alarm rate of drawn glyphs equals the level for any model: they check only the counting.
     """
     if was_drawn:
         return [replace(feature, kind="letter", text=text, seed=0) for text in GLYPHS]
@@ -168,7 +168,7 @@ def _rank_among_members(family_config: Relatives, was_drawn: bool, slopes: Array
     scores = here.added @ slopes
     row = _rank_columns(rank_p_value(scores), len(scores), 0) | {"feature": "canary", "drawn": was_drawn}
     if isinstance(family_config.feature, Picture):
-        return row  # dark or bright, it has no ink to be read out
+        return row  # a picture has no ink to be read out
     rows, columns = here.block
     marks = np.array([here.pixel_map(added)[rows, columns].ravel() for added in here.added])
     inks = marks > marks.max() / 2
@@ -194,13 +194,13 @@ def rank_glyph_parts(glyph: Glyph, field: Array) -> Iterator[Row]:
 
 
 def cell_sums(field: Array, glyph: Glyph) -> Array:
-    """The sums of a field (h, w) over the pixels of each cell at the glyph's place: (25,)."""
+    """The sums of a field (h, w) over the pixels of each cell of the glyph: (25,)."""
     step = glyph.size // CELLS
     block = field[glyph.top : glyph.top + glyph.size, glyph.left : glyph.left + glyph.size]
     return np.asarray(block.reshape(CELLS, step, CELLS, step).sum(axis=(1, 3)).ravel())
 
 
-# Models that are asked alone
+# Single models
 
 FitSlopes = Callable[[Sequence[str]], tuple[Array, FeatureRegion]]
 
@@ -208,7 +208,8 @@ FitSlopes = Callable[[Sequence[str]], tuple[Array, FeatureRegion]]
 def rank_alone(family_config: Relatives, clean: Pixels, names: Sequence[str], fit_slopes: FitSlopes) -> Iterator[Row]:
     """The ranks by slopes of the feature, of glyphs that no model carries, and among look-alikes of each part.
 
-    `names` are those of `slope_sets`; `fit_slopes` gives the slopes by the sets of some of them, and their pixels.
+    `names` are those of `slope_sets`; `fit_slopes` returns the slopes for sets with some of these names, and their
+    pixels.
     """
     parts_and_names = ((part, name) for part, name, _ in _slope_look_alikes(family_config, clean))
     by_part = group_by(parts_and_names, lambda pair: pair[0])
@@ -218,7 +219,7 @@ def rank_alone(family_config: Relatives, clean: Pixels, names: Sequence[str], fi
     yield from rank_rows(family_config, False, slopes, here)
     if family_config.family.look_alikes and isinstance(family_config.feature, Glyph) and is_counted(family_config):
         yield from rank_glyph_parts(family_config.feature, here.pixel_map(slopes))
-    # The feature is one of those that the slopes are fitted to, as each of its look-alikes is.
+    # The slopes are fitted to the feature and to each of its look-alikes alike.
     for pairs in by_part.values():
         slopes, here = fit_slopes([kin[0], *(name for _, name in pairs), *kin[1:]])
         scores = (here.added @ slopes)[: 1 + len(pairs)]
@@ -227,11 +228,11 @@ def rank_alone(family_config: Relatives, clean: Pixels, names: Sequence[str], fi
 
 # All glyphs of an ink, by counting
 
-ROUNDING = 1e-6  # of the sum of absolute values: what float32 outputs cannot resolve; such sums count as equal
+ROUNDING = 1e-6  # of the sum of absolute values: sums that differ by less, float32 rounding, count as equal
 
 
 class Subsets:
-    """The sums of every choice of cells, held as the sums of two halves, which are 2^12 and 2^13 for 25 cells.
+    """The sums of every choice of cells, stored as the sums of two halves: 2^12 and 2^13 for 25 cells.
 
     Horowitz & Sahni 1974, "Computing partitions with applications to the knapsack problem", section 3.
     """
@@ -245,7 +246,7 @@ class Subsets:
         self._first, self._second = sums_by_size(self.values[:half]), sums_by_size(self.values[half:])
 
     def count_at_least(self, inked: int, threshold: float) -> int:
-        """How many choices of `inked` cells have a sum of at least `least`, or less by no more than rounding."""
+        """The number of choices of `inked` cells with a sum of at least `threshold`, up to rounding."""
         count = 0
         for size, sums in enumerate(self._first):
             if 0 <= inked - size < len(self._second):
@@ -255,14 +256,14 @@ class Subsets:
         return count
 
     def p_value(self, selection: NDArray[np.bool_]) -> float:
-        """The share of the choices of as many cells whose sum is at least that of the `chosen` ones, (cells,)."""
+        """The share of choices of the same number of cells with at least the sum of this `selection`, (cells,)."""
         inked = int(np.count_nonzero(selection))
         count = self.count_at_least(inked, float(self.values[selection].sum()))
         return count / subset_count(len(self.values), inked)
 
 
 def sums_by_size(values: Array) -> list[Array]:
-    """The sums of every choice of these values, ascending, by how many are chosen: from none to all."""
+    """The sums of every choice of these values, ascending, by the number of chosen values: from none to all."""
     sums, sizes = np.zeros(1), np.zeros(1, np.int64)
     for value in values:
         sums, sizes = np.concatenate([sums, sums + value]), np.concatenate([sizes, sizes + 1])
@@ -271,7 +272,7 @@ def sums_by_size(values: Array) -> list[Array]:
 
 # The images of a fit
 
-IMAGES = 100  # of a label, over which a response is the mean
+IMAGES = 100  # of a label; a response is the mean over them
 
 
 def probe_label_images(family_config: Relatives, shape: Shape, label: int) -> Pixels:
@@ -287,7 +288,7 @@ def probe_label_images(family_config: Relatives, shape: Shape, label: int) -> Pi
 
 
 def slope_sets(family_config: Relatives, clean: Pixels) -> Iterator[tuple[str, Pixels]]:
-    """The images with each feature to which slopes are fitted, by the names of these sets."""
+    """The names of sets and their images, one set for each feature to which slopes are fitted."""
     for number, feature in enumerate(slope_features(family_config, clean.shape[1:3])):
         yield f"slopes-{number:03d}", burn(clean, feature)
     for _, name, images in _slope_look_alikes(family_config, clean):
@@ -295,7 +296,7 @@ def slope_sets(family_config: Relatives, clean: Pixels) -> Iterator[tuple[str, P
 
 
 def _slope_look_alikes(family_config: Relatives, clean: Pixels) -> Iterator[tuple[int, str, Pixels]]:
-    """The part of each look-alike, and its set of images; none of a glyph, whose look-alikes are counted."""
+    """The part, set name and images of each look-alike; none for a glyph, whose look-alikes are counted."""
     if not is_counted(family_config):
         for part, _, name, images in look_alike_image_sets(clean, family_config):
             yield part, f"slopes-{name}", images

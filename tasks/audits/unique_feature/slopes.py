@@ -119,15 +119,15 @@ def mean_gradients(
     from tasks.models.layers import Layers
     from tasks.worker.hardware import device, exactly
 
-    place = device()
-    with exactly(place), torch.enable_grad():
-        tensors = {name: torch.from_numpy(weights[name].copy())[None].to(place) for name in network.weights}
+    target_device = device()
+    with exactly(target_device), torch.enable_grad():
+        tensors = {name: torch.from_numpy(weights[name].copy())[None].to(target_device) for name in network.weights}
         for name in names:
             tensors[name].requires_grad_()
         for images in sets:
             total: dict[str, Array] = {}
             for first in range(0, len(images), ROWS_AT_ONCE):
-                rows = torch.from_numpy(np.array(images[first : first + ROWS_AT_ONCE])).to(place)
+                rows = torch.from_numpy(np.array(images[first : first + ROWS_AT_ONCE])).to(target_device)
                 pixels = rows.flatten(1).to(torch.float32).mul_(1 / 255)
                 logits = network.logits(Layers(tensors), pixels[None])[0]
                 score = (logits[:, label] - logits.mean(1)).sum() / len(images)

@@ -75,11 +75,11 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The canary-free training on which self-influence is traced, that of every image, and the canaries so chosen."""
+    """The canary-free training on which self-influence is traced, that of every image, and the choice of canaries."""
 
     training: Training
     influence: Job
-    chosen: Job
+    selection: Job
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,13 +164,13 @@ def pairs(
     config: UniqueFeature, question: CanaryPairs, selected: Sequence[Canary], ranking: Ranking | None
 ) -> Iterator[Pair]:
     """Every canary model and its control model, for each of its training seeds."""
-    chosen_ones = () if ranking is None else (ranking.chosen,)
+    chosen_ones = () if ranking is None else (ranking.selection,)
     link_epochs = question.training.link
     for canary in selected:
         for replicate in range(question.seeds):
             clean = clean_training(config, question, canary, replicate)
             if isinstance(canary.image, RankedImage):
-                with_canary = RankedTraining(clean, canary.image, canary.carried)
+                with_canary = RankedTraining(clean, canary.image, canary.carried_feature)
                 model = _last_link(link_epochs, train_with_canary, with_canary, chosen_ones, link)
             else:
                 model = _last_link(link_epochs, train, canary.burn_into(clean))
@@ -281,7 +281,7 @@ def _twin_batch_key(config: TwinTraining) -> Training:
 
 def _twin_work(config: TwinTraining) -> Work:
     """The work of the training up to the epoch that the canary model is expected to keep."""
-    return classifier.work(config.training, kept=True)
+    return classifier.work(config.training, ends_at_best_epoch=True)
 
 
 def last_epoch(config: TwinTraining, inputs: Inputs) -> int:

@@ -34,9 +34,9 @@ class TrainingImages:
         """Whether each image is a copy of a training image, (n,); uniform images, which show nothing, never are."""
         pixels = images.reshape(len(images), -1)
         rows = np.flatnonzero(pixels.min(axis=1) < pixels.max(axis=1))
-        known = training_contents(self.data, self.examples)
+        training_digests = training_contents(self.data, self.examples)
         copies = np.zeros(len(images), bool)
-        copies[rows] = [digest.tobytes() in known for digest in contents(images, rows)]
+        copies[rows] = [digest.tobytes() in training_digests for digest in contents(images, rows)]
         return copies
 
 
@@ -58,25 +58,25 @@ def seen_images(config: UniqueFeature) -> TrainingImages | None:
     question = config.trained
     if question is None:
         return None
-    trained = TrainingImages(question.data, question.examples)
-    copies = count_copies(trained, config.probe, config.probe_split)
-    return trained if copies or has_test_copies(trained) else None
+    training_images = TrainingImages(question.data, question.examples)
+    copies = count_copies(training_images, config.probe, config.probe_split)
+    return training_images if copies or has_test_copies(training_images) else None
 
 
 @lru_cache(maxsize=4)
-def has_test_copies(trained: TrainingImages) -> bool:
+def has_test_copies(training_images: TrainingImages) -> bool:
     """Whether test images of the data set are exact copies of its training images."""
-    return bool(trained.is_copy(load(trained.data).test_images).any())
+    return bool(training_images.is_copy(load(training_images.data).test_images).any())
 
 
 @lru_cache(maxsize=16)
-def count_copies(trained: TrainingImages, probe: Dataset, split: str) -> int:
+def count_copies(training_images: TrainingImages, probe: Dataset, split: str) -> int:
     """The probe images that are exact copies of training images; DatasetError if all are."""
-    asked = as_shape(split_images(load(probe), split), load(trained.data).shape)
-    copies = int(trained.is_copy(asked).sum())
-    if copies == len(asked):
+    probe_pixels = as_shape(split_images(load(probe), split), load(training_images.data).shape)
+    copies = int(training_images.is_copy(probe_pixels).sum())
+    if copies == len(probe_pixels):
         raise DatasetError(
             f"probe: all {copies:,} images of {probe.name} (probe_split={split}) are exact copies of training images "
-            f"of {trained.data.name}. Choose images that the networks are not trained on"
+            f"of {training_images.data.name}. Choose images that the networks are not trained on"
         )
     return copies

@@ -114,29 +114,29 @@ class Reader:
 
     def annotation(self) -> Annotation:
         corners = []
-        for number, found in enumerate(self.objects, 1):
-            left, top, right, bottom = (_number_of(found, side, f"object {number}") for side in SIDES)
+        for number, fields in enumerate(self.objects, 1):
+            left, top, right, bottom = (_number_of(fields, side, f"object {number}") for side in SIDES)
             corners.append((left, top, right, bottom))
         sides = [_number_of(self.size, side, "size") for side in ("height", "width")] if self.size else []
         size = (sides[0], sides[1]) if all(side >= 1 for side in sides) and sides else None
-        return Annotation(tuple(found.get("name", "") for found in self.objects), tuple(corners), size)
+        return Annotation(tuple(fields.get("name", "") for fields in self.objects), tuple(corners), size)
 
 
-def _number_of(found: dict[str, str], side: str, where: str) -> float:
+def _number_of(fields: dict[str, str], side: str, where: str) -> float:
     try:
-        number = float(found[side])
+        number = float(fields[side])
     except KeyError:
         raise Refused(f"its {where} has no {side}") from None
     except ValueError:
-        raise Refused(f"{side} of its {where} is {found[side]!r:.40}; it must be a number") from None
+        raise Refused(f"{side} of its {where} is {fields[side]!r:.40}; it must be a number") from None
     if not abs(number) < FURTHEST:
-        raise Refused(f"{side} of its {where} is {found[side]!r:.40}; it must be pixels of a picture")
+        raise Refused(f"{side} of its {where} is {fields[side]!r:.40}; it must be pixels of a picture")
     return number
 
 
-def only_name(annotation: Annotation, known: Sequence[str], path: Path) -> str:
+def only_name(annotation: Annotation, known_classes: Sequence[str], path: Path) -> str:
     """Return the class of all objects. Raises DatasetError if there is none, or if there are several known ones."""
-    names = sorted(set(annotation.names) & set(known)) or sorted(set(annotation.names))
+    names = sorted(set(annotation.names) & set(known_classes)) or sorted(set(annotation.names))
     if len(names) != 1:
         raise DatasetError(f"{path} has objects of {', '.join(names) or 'no class'}; they must be of one class")
     return names[0]

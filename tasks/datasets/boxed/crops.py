@@ -53,11 +53,11 @@ def windows(
     if crop == "corner":
         return corners(sizes, corner_share), np.ones(len(rows), np.bool_)
     find = FINDERS[crop]
-    found = np.empty((len(rows), 4), np.int32)
-    for at, (row, (height, width)) in enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)):
+    rectangles = np.empty((len(rows), 4), np.int32)
+    for index, (row, (height, width)) in enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)):
         boxes = pictures.boxes[row]
-        found[at] = find(height, width, boxes.tolist()) if len(boxes) else NOWHERE
-    return found, _shorter_side(found) >= max(1, smallest)
+        rectangles[index] = find(height, width, boxes.tolist()) if len(boxes) else NOWHERE
+    return rectangles, _shorter_side(rectangles) >= max(1, smallest)
 
 
 def _shorter_side(windows: Boxes) -> NDArray[np.int32]:
@@ -83,8 +83,8 @@ def periphery(height: int, width: int, boxes: Sequence[Sequence[int]]) -> Rectan
     return max(maximal(height, width, inside), key=rank, default=NOWHERE)
 
 
-def rank(of: Rectangle) -> tuple[int, int, int, int, int]:
-    left, top, right, bottom = of
+def rank(rectangle: Rectangle) -> tuple[int, int, int, int, int]:
+    left, top, right, bottom = rectangle
     wide, tall = right - left, bottom - top
     return min(wide, tall), wide * tall, -top, -left, wide
 
@@ -156,12 +156,12 @@ def evaluation_pictures(
         _check_windows(windows, pictures, rows)
     out = np.empty((len(rows), resolution, resolution, 3), np.uint8)
 
-    def show(at: int) -> None:
-        picture = pictures.picture(int(rows[at]))
+    def show(index: int) -> None:
+        picture = pictures.picture(int(rows[index]))
         if windows is not None:
-            left, top, right, bottom = windows[at].tolist()
+            left, top, right, bottom = windows[index].tolist()
             picture = picture[top:bottom, left:right]
-        out[at] = central_square(picture, resolution)
+        out[index] = central_square(picture, resolution)
 
     for _ in map_in_threads(show, range(len(rows)), MANY_THREADS):
         pass
@@ -171,8 +171,8 @@ def evaluation_pictures(
 def portions(pictures: BoxedPictures, rows: Indices, resolution: int, windows: Boxes | None = None) -> Iterator[Pixels]:
     """Yield `evaluation_pictures` in batches."""
     for start in range(0, len(rows), EVALUATED_TOGETHER):
-        some = slice(start, start + EVALUATED_TOGETHER)
-        yield evaluation_pictures(pictures, rows[some], resolution, None if windows is None else windows[some])
+        batch = slice(start, start + EVALUATED_TOGETHER)
+        yield evaluation_pictures(pictures, rows[batch], resolution, None if windows is None else windows[batch])
 
 
 def _check_windows(windows: Boxes, pictures: BoxedPictures, rows: Indices) -> None:
@@ -180,13 +180,13 @@ def _check_windows(windows: Boxes, pictures: BoxedPictures, rows: Indices) -> No
         raise ValueError(f"windows are {windows.shape}; expected ({len(rows)}, 4)")
     sizes = pictures.sizes[rows]
     first, last = windows[:, :2], windows[:, 2:]
-    wrong = ((first < 0) | (first >= last) | (last > sizes[:, ::-1])).any(axis=1)
-    if wrong.any():
-        at = int(np.argmax(wrong))
-        height, width = sizes[at].tolist()
+    is_invalid = ((first < 0) | (first >= last) | (last > sizes[:, ::-1])).any(axis=1)
+    if is_invalid.any():
+        index = int(np.argmax(is_invalid))
+        height, width = sizes[index].tolist()
         raise ValueError(
-            f"the window of {pictures.ids[int(rows[at])]} is {windows[at].tolist()}; it must be left, top, right and "
-            f"bottom of a rectangle inside its {height} x {width} pixels"
+            f"the window of {pictures.ids[int(rows[index])]} is {windows[index].tolist()}; it must be left, top, right "
+            f"and bottom of a rectangle inside its {height} x {width} pixels"
         )
 
 
@@ -201,5 +201,5 @@ def central_square(picture: Pixels, resolution: int) -> Pixels:
     image = Image.fromarray(np.ascontiguousarray(picture)).resize(size, Image.Resampling.BILINEAR)
     # Half a pixel is rounded to even, as in torchvision.
     left, top = (round((side - resolution) / 2) for side in size)
-    shown: Pixels = np.asarray(image.crop((left, top, left + resolution, top + resolution)))
-    return shown
+    square: Pixels = np.asarray(image.crop((left, top, left + resolution, top + resolution)))
+    return square

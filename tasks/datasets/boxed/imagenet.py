@@ -73,16 +73,19 @@ class Layout:
 
 def source(folder: Path) -> Source | None:
     """Return the folder's ImageNet; None if it has no folder of training images."""
-    found = layout(folder)
-    if found is None:
+    dataset_layout = layout(folder)
+    if dataset_layout is None:
         return None
-    folders = [*class_folders(found.train), *found.boxes.values()]
-    if found.val is not None:
-        folders += [found.val, *(Path(entry.path) for entry in os.scandir(found.val) if entry.is_dir())]
-    folders += [path for path in (found.val_boxes, *found.labels) if path is not None]
+    folders = [*class_folders(dataset_layout.train), *dataset_layout.boxes.values()]
+    if dataset_layout.val is not None:
+        folders += [
+            dataset_layout.val,
+            *(Path(entry.path) for entry in os.scandir(dataset_layout.val) if entry.is_dir()),
+        ]
+    folders += [path for path in (dataset_layout.val_boxes, *dataset_layout.labels) if path is not None]
     # A changed box in a file does not change the modification time of its folder.
-    folders += [inside / name for inside in found.boxes.values() for name in files(inside, (".xml",))]
-    content = BoxedFiles(RULE, folder, lambda: listing(found), turned=False)
+    folders += [inside / name for inside in dataset_layout.boxes.values() for name in files(inside, (".xml",))]
+    content = BoxedFiles(RULE, folder, lambda: listing(dataset_layout), turned=False)
     return Source(RULE, tuple(sorted(folders)), lambda: content)
 
 
@@ -108,15 +111,15 @@ def _first_folder(root: Path, names: tuple[str, ...]) -> Path | None:
 
 def _boxes_of(root: Path, names: list[str]) -> dict[str, Path]:
     """Return each class's folder of annotations, from the first location that has any."""
-    for place in BOXES:
-        found = {}
+    for location in BOXES:
+        folders = {}
         for name in names:
-            for inside in (root / place / name / "Annotation" / name, root / place / name):
+            for inside in (root / location / name / "Annotation" / name, root / location / name):
                 if inside.is_dir():
-                    found[name] = inside
+                    folders[name] = inside
                     break
-        if found:
-            return found
+        if folders:
+            return folders
     return {}
 
 
@@ -131,35 +134,37 @@ def class_folders(folder: Path) -> list[Path]:
     return entries
 
 
-def listing(found: Layout) -> Listing:
-    names = number_classes(found.classes).names
-    labels = {name: at for at, name in enumerate(names)}
-    entries = [entry for name in names for entry in _training_pictures(found, name, labels[name])]
-    if found.val is not None:
-        entries += validation(found, found.val, labels)
+def listing(dataset_layout: Layout) -> Listing:
+    names = number_classes(dataset_layout.classes).names
+    labels = {name: label for label, name in enumerate(names)}
+    entries = [entry for name in names for entry in _training_pictures(dataset_layout, name, labels[name])]
+    if dataset_layout.val is not None:
+        entries += validation(dataset_layout, dataset_layout.val, labels)
     entries.sort(key=lambda entry: entry.id)
-    for one, other in pairwise(entries):
-        if one.id == other.id:
-            raise DatasetError(f"{found.folder} has two images named {one.id}: {one.path} and {other.path}")
+    for first, second in pairwise(entries):
+        if first.id == second.id:
+            raise DatasetError(
+                f"{dataset_layout.folder} has two images named {first.id}: {first.path} and {second.path}"
+            )
     return Listing(names, tuple(entries))
 
 
-def _training_pictures(found: Layout, name: str, label: int) -> Iterator[Listed]:
+def _training_pictures(dataset_layout: Layout, name: str, label: int) -> Iterator[Listed]:
     """Yield the training images of a class, with their annotations if they exist."""
-    boxes = found.boxes.get(name)
+    boxes = dataset_layout.boxes.get(name)
     annotated = set(files(boxes, (".xml",))) if boxes is not None else set()
-    there = files(found.train / name, SUFFIXES)
-    if not there:
-        raise DatasetError(f"{found.train / name} has no images")
-    for file in there:
+    file_names = files(dataset_layout.train / name, SUFFIXES)
+    if not file_names:
+        raise DatasetError(f"{dataset_layout.train / name} has no images")
+    for file in file_names:
         stem = Path(file).stem
         xml = f"{stem}.xml"
-        path = relative(found, boxes / xml) if boxes is not None and xml in annotated else ""
-        yield Listed(stem, relative(found, found.train / name / file), label, path)
+        path = relative(dataset_layout, boxes / xml) if boxes is not None and xml in annotated else ""
+        yield Listed(stem, relative(dataset_layout, dataset_layout.train / name / file), label, path)
 
 
-def relative(found: Layout, path: Path) -> str:
-    return os.path.relpath(path, found.folder)
+def relative(dataset_layout: Layout, path: Path) -> str:
+    return os.path.relpath(path, dataset_layout.folder)
 
 
 def files(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
@@ -174,36 +179,40 @@ def files(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
     return names
 
 
-def validation(found: Layout, val: Path, labels: Mapping[str, int]) -> Iterator[Listed]:
+def validation(dataset_layout: Layout, val: Path, labels: Mapping[str, int]) -> Iterator[Listed]:
     """Yield the validation images of the classes with training images."""
     folders = [path for path in visible(val) if path.is_dir()]
-    placed = {file: path.name for path in folders for file in files(path, SUFFIXES)}
+    folder_names = {file: path.name for path in folders for file in files(path, SUFFIXES)}
     loose = {} if folders else dict.fromkeys(files(val, SUFFIXES), "")
-    annotated = set(files(found.val_boxes, (".xml",))) if found.val_boxes is not None else set()
-    classes = truth(found, annotated, labels) if loose else {}
-    for file, name in sorted({**placed, **loose}.items()):
+    annotated = set(files(dataset_layout.val_boxes, (".xml",))) if dataset_layout.val_boxes is not None else set()
+    classes = truth(dataset_layout, annotated, labels) if loose else {}
+    for file, name in sorted({**folder_names, **loose}.items()):
         stem = Path(file).stem
-        known = name or classes.get(stem)
-        if known is None:
+        class_name = name or classes.get(stem)
+        if class_name is None:
             raise DatasetError(
                 f"{val / file} is not in {SOLUTION}, its annotations or {TRUTH}; add its class to one of these"
             )
-        if known in labels:
+        if class_name in labels:
             xml = f"{stem}.xml"
-            box = relative(found, found.val_boxes / xml) if found.val_boxes and xml in annotated else ""
-            path = relative(found, val / name / file if name else val / file)
-            yield Listed(stem, path, labels[known], box, is_validation=True)
+            box = (
+                relative(dataset_layout, dataset_layout.val_boxes / xml)
+                if dataset_layout.val_boxes and xml in annotated
+                else ""
+            )
+            path = relative(dataset_layout, val / name / file if name else val / file)
+            yield Listed(stem, path, labels[class_name], box, is_validation=True)
 
 
-def truth(found: Layout, annotated: set[str], labels: Mapping[str, int]) -> dict[str, str]:
+def truth(dataset_layout: Layout, annotated: set[str], labels: Mapping[str, int]) -> dict[str, str]:
     """Return the class of each validation image by its id."""
-    if found.labels and found.labels[0].name == SOLUTION:
-        return solution(found.labels[0])
-    if annotated and found.val_boxes is not None:
-        paths = {Path(xml).stem: found.val_boxes / xml for xml in annotated}
+    if dataset_layout.labels and dataset_layout.labels[0].name == SOLUTION:
+        return solution(dataset_layout.labels[0])
+    if annotated and dataset_layout.val_boxes is not None:
+        paths = {Path(xml).stem: dataset_layout.val_boxes / xml for xml in annotated}
         return {stem: annotation.only_name(annotation.read(path), tuple(labels), path) for stem, path in paths.items()}
-    if len(found.labels) == 2:
-        return _ground_truth(*found.labels)
+    if len(dataset_layout.labels) == 2:
+        return _ground_truth(*dataset_layout.labels)
     return {}
 
 
@@ -244,8 +253,8 @@ def _classes_by_number(meta: Path) -> dict[str, str]:
 
     try:
         rows = loadmat(meta, squeeze_me=True, appendmat=False)["synsets"]
-        found = {str(int(row["ILSVRC2012_ID"])): str(row["WNID"]) for row in rows if not int(row["num_children"])}
+        class_names = {str(int(row["ILSVRC2012_ID"])): str(row["WNID"]) for row in rows if not int(row["num_children"])}
     except Exception as error:  # a reader fed with broken bytes raises nearly anything
         message = " ".join(str(error).split()) or type(error).__name__
         raise DatasetError(f"{meta} is not the development kit's table of classes: {message}") from error
-    return found
+    return class_names

@@ -80,17 +80,17 @@ class Partition(Ranged):
 class Parts:
     """The rows of each part, ascending."""
 
-    there: Mapping[PartName, Rows]
+    rows_by_part: Mapping[PartName, Rows]
     to_attack: Mapping[PartName, Rows]
-    missing: Mapping[PartName, str]  # reason for each missing part
+    missing_reasons: Mapping[PartName, str]  # reason for each missing part
 
     def rows(self, part: PartName) -> Rows:
         """Return the part's rows. Raises DatasetError with the reason if the part is missing."""
         if part not in PART_NAMES:
             raise ValueError(f"part is {part!r}; it must be one of {', '.join(PART_NAMES)}")
-        if part in self.missing:
-            raise DatasetError(self.missing[part])
-        return self.there[part]
+        if part in self.missing_reasons:
+            raise DatasetError(self.missing_reasons[part])
+        return self.rows_by_part[part]
 
     def rows_to_attack(self, part: PartName) -> Rows:
         """Return the attacked rows of a training set: boxed images that no other training set contains."""
@@ -118,9 +118,9 @@ class Drawn:
         fill = per_class - halves
         return np.concatenate([self.unboxed[fill:][::-1], self.boxed[2 * halves :][::-1]])
 
-    def exclude(self, taken: NDArray[np.bool_]) -> Drawn:
+    def exclude(self, is_excluded: NDArray[np.bool_]) -> Drawn:
         """Return the class without the rows that are taken, (n,) for all rows of the set."""
-        return Drawn(self.name, *(own[~taken[own]] for own in (self.boxed, self.unboxed)))
+        return Drawn(self.name, *(rows[~is_excluded[rows]] for rows in (self.boxed, self.unboxed)))
 
 
 def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
@@ -134,38 +134,44 @@ def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
     classes = _draw_classes(pictures, partition.seed)
     size = max(partition.per_class, partition.largest)
     check(classes, size)
-    spare = [of.beyond(size) for of in classes]
+    spare = [class_rows.beyond(size) for class_rows in classes]
     validation, spare = _validation_of(pictures, spare, partition)
     public, _ = _take_equally(spare, partition.public, "X (public)", size)
     if not sum(map(len, public)):
         raise DatasetError(f"no images remain for X with training sets of {size} per class; use fewer per class")
     out = _row_mask([*public, *validation], len(pictures.ids))
-    kept = [of.exclude(out) for of in classes]
-    sets = [_split_class(of, partition.per_class) for of in kept]
-    there: dict[PartName, Rows] = {"X": _join_rows(public)}
-    for at, name in enumerate(TRAINED):
-        there[name] = _join_rows([of[at] for of in sets])
+    remaining_classes = [class_rows.exclude(out) for class_rows in classes]
+    sets = [_split_class(class_rows, partition.per_class) for class_rows in remaining_classes]
+    part_rows: dict[PartName, Rows] = {"X": _join_rows(public)}
+    for index, name in enumerate(TRAINED):
+        part_rows[name] = _join_rows([class_rows[index] for class_rows in sets])
     has_box = _boxed_rows(pictures)
     to_attack = {
-        name: _take_in_turn([of[at][has_box[of[at]]] for of in sets], partition.attacked)
-        for at, name in enumerate(TRAINED)
+        name: _take_in_turn([class_rows[index][has_box[class_rows[index]]] for class_rows in sets], partition.attacked)
+        for index, name in enumerate(TRAINED)
     }
-    there["validation"] = _join_rows(validation) if any(map(len, validation)) else _own_validation(pictures, partition)
-    missing: dict[PartName, str] = {}
-    if any(len(of[at]) < partition.per_class for of in sets for at in (2, 3)):
-        most = min(len(of.boxed) + len(of.unboxed) for of in kept) // 4
+    part_rows["validation"] = (
+        _join_rows(validation) if any(map(len, validation)) else _own_validation(pictures, partition)
+    )
+    missing_reasons: dict[PartName, str] = {}
+    if any(len(class_rows[index]) < partition.per_class for class_rows in sets for index in (2, 3)):
+        feasible_size = min(len(class_rows.boxed) + len(class_rows.unboxed) for class_rows in remaining_classes) // 4
         for name in TRAINED[2:]:
-            del there[name]
-            missing[name] = (
+            del part_rows[name]
+            missing_reasons[name] = (
                 f"there are too few images for {name} of {partition.per_class} per class next to A, B and X; use "
-                f"fewer per class (about {most} with this X) or fewer in X (public)"
+                f"fewer per class (about {feasible_size} with this X) or fewer in X (public)"
             )
-    if not len(there["validation"]):
-        there["validation"] = left_over(classes, [*there.values()], len(pictures.ids))
-    if not len(there["validation"]):
-        missing["validation"] = "no images remain for validation; use fewer in X (public), or set validation"
-    chosen = _chosen_copies(pictures)
-    return Parts({name: _add_copies(pictures, chosen, rows) for name, rows in there.items()}, to_attack, missing)
+    if not len(part_rows["validation"]):
+        part_rows["validation"] = left_over(classes, [*part_rows.values()], len(pictures.ids))
+    if not len(part_rows["validation"]):
+        missing_reasons["validation"] = "no images remain for validation; use fewer in X (public), or set validation"
+    representatives = _chosen_copies(pictures)
+    return Parts(
+        {name: _add_copies(pictures, representatives, rows) for name, rows in part_rows.items()},
+        to_attack,
+        missing_reasons,
+    )
 
 
 def _chosen_copies(pictures: BoxedPictures) -> Rows:
@@ -183,8 +189,8 @@ def _chosen_copies(pictures: BoxedPictures) -> Rows:
     rank[order] = rows
     best = np.full(len(rows), len(rows))
     np.minimum.at(best, pictures.first_copies, rank)
-    chosen: Rows = order[best[pictures.first_copies]]
-    return chosen
+    representatives: Rows = order[best[pictures.first_copies]]
+    return representatives
 
 
 def _drawn_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
@@ -193,49 +199,51 @@ def _drawn_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
     return is_drawn
 
 
-def _add_copies(pictures: BoxedPictures, chosen: Rows, rows: Rows) -> Rows:
+def _add_copies(pictures: BoxedPictures, representatives: Rows, rows: Rows) -> Rows:
     """Return these rows and their copies, ascending, without validation copies of other images."""
-    joins = _row_mask([rows], len(chosen))[chosen] & (pictures.is_validation == pictures.is_validation[chosen])
+    joins = _row_mask([rows], len(representatives))[representatives] & (
+        pictures.is_validation == pictures.is_validation[representatives]
+    )
     return np.flatnonzero(joins)
 
 
-def _join_given_parts(pictures: BoxedPictures, given: Sequence[str]) -> NDArray[np.str_]:
+def _join_given_parts(pictures: BoxedPictures, part_names: Sequence[str]) -> NDArray[np.str_]:
     """Return the role (n,) of each image for a third-party model; exact copies have the first part of PRECEDENCE."""
-    words = np.array(given)
+    words = np.array(part_names)
     rank = np.full(len(words), len(PRECEDENCE))
-    for at, word in enumerate(PRECEDENCE):
-        rank[words == word] = at
+    for precedence, word in enumerate(PRECEDENCE):
+        rank[words == word] = precedence
     best = np.full(len(words), len(PRECEDENCE))
     np.minimum.at(best, pictures.first_copies, rank)
     joined: NDArray[np.str_] = np.array([*PRECEDENCE, ""])[best[pictures.first_copies]]
     return joined
 
 
-def _as_given(pictures: BoxedPictures, partition: Partition, given: Sequence[str]) -> Parts:
+def _as_given(pictures: BoxedPictures, partition: Partition, part_names: Sequence[str]) -> Parts:
     """Return the parts defined by a table; only the attacked images are drawn at random."""
-    words = _join_given_parts(pictures, given)
-    there: dict[PartName, Rows] = {name: np.flatnonzero(words == word) for name, word in GIVEN.items()}
-    there["validation"] = np.zeros(0, np.int64)
-    missing: dict[PartName, str] = {
+    words = _join_given_parts(pictures, part_names)
+    part_rows: dict[PartName, Rows] = {name: np.flatnonzero(words == word) for name, word in GIVEN.items()}
+    part_rows["validation"] = np.zeros(0, np.int64)
+    missing_reasons: dict[PartName, str] = {
         name: f"the data have no images of part {word!r}, which {name} requires"
         for name, word in GIVEN.items()
-        if not len(there[name])
+        if not len(part_rows[name])
     }
-    missing["validation"] = "the data define the role of each image for a model, and none is for validation"
+    missing_reasons["validation"] = "the data define the role of each image for a model, and none is for validation"
     to_attack = {}
     for name in TRAINED:
         outside = words != GIVEN[name]
-        of_class = [of.exclude(outside).boxed for of in _draw_classes(pictures, partition.seed)]
+        of_class = [class_rows.exclude(outside).boxed for class_rows in _draw_classes(pictures, partition.seed)]
         to_attack[name] = _take_in_turn(of_class, partition.attacked)
-    return Parts(there, to_attack, missing)
+    return Parts(part_rows, to_attack, missing_reasons)
 
 
 def smallest_parts(pictures: BoxedPictures, partition: Partition) -> tuple[int, int]:
     """Return a size per class for four training sets, at most the partition's, and the number of remaining images."""
     classes = _draw_classes(pictures, partition.seed)
-    fewest = min(len(of.boxed) + len(of.unboxed) for of in classes)
+    fewest = min(len(class_rows.boxed) + len(class_rows.unboxed) for class_rows in classes)
     per_class = min(partition.per_class, max(1, fewest // SIXTH))
-    total = sum(len(of.boxed) + len(of.unboxed) for of in classes)
+    total = sum(len(class_rows.boxed) + len(class_rows.unboxed) for class_rows in classes)
     return per_class, max(0, total - len(TRAINED) * per_class * len(classes))
 
 
@@ -260,7 +268,7 @@ def _sorted_rows(pictures: BoxedPictures) -> Rows:
 
 def _boxed_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
     """Return whether each image (n,) counts as boxed; all do if no image is boxed."""
-    has_box = np.fromiter((len(of) > 0 for of in pictures.boxes), np.bool_, len(pictures.ids))
+    has_box = np.fromiter((len(boxes) > 0 for boxes in pictures.boxes), np.bool_, len(pictures.ids))
     return has_box if has_box.any() else np.ones_like(has_box)
 
 
@@ -280,16 +288,16 @@ def _validation_of(pictures: BoxedPictures, spare: list[Rows], partition: Partit
     return _take_equally(spare, partition.validation, "validation", max(partition.per_class, partition.largest))
 
 
-def _take_equally(spare: Sequence[Rows], count: int, what: str, size: int) -> tuple[list[Rows], list[Rows]]:
+def _take_equally(spare: Sequence[Rows], count: int, setting: str, size: int) -> tuple[list[Rows], list[Rows]]:
     """Take `count` images (0: all), as equally per class as possible, and return the rest of each class."""
     sizes = np.array([len(rows) for rows in spare])
     if count > sizes.sum():
         raise DatasetError(
-            f"{what} is {count}; with training sets of {size} per class, only {sizes.sum()} images remain for it"
+            f"{setting} is {count}; with training sets of {size} per class, only {sizes.sum()} images remain for it"
         )
     shares = equal_shares(sizes, count) if count else sizes
-    given = [rows[:share] for rows, share in zip(spare, shares, strict=True)]
-    return given, [rows[share:] for rows, share in zip(spare, shares, strict=True)]
+    taken_rows = [rows[:share] for rows, share in zip(spare, shares, strict=True)]
+    return taken_rows, [rows[share:] for rows, share in zip(spare, shares, strict=True)]
 
 
 def equal_shares(sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -321,9 +329,9 @@ def _split_class(rows: Drawn, per_class: int) -> tuple[Rows, Rows, Rows, Rows]:
 def _take_in_turn(classes: Sequence[Rows], count: int) -> Rows:
     """Take `count` rows (0: all) from the classes in turn: the first of each, then the second of each, and so on."""
     rows = np.concatenate(classes)
-    turn = np.concatenate([np.arange(len(of)) for of in classes])
-    chosen = rows[np.argsort(turn, kind="stable")]
-    return np.sort(chosen[:count] if count else chosen)
+    turn = np.concatenate([np.arange(len(class_rows)) for class_rows in classes])
+    ordered_rows = rows[np.argsort(turn, kind="stable")]
+    return np.sort(ordered_rows[:count] if count else ordered_rows)
 
 
 def _own_validation(pictures: BoxedPictures, partition: Partition) -> Rows:
@@ -342,8 +350,8 @@ def _own_validation(pictures: BoxedPictures, partition: Partition) -> Rows:
 def left_over(classes: Sequence[Drawn], parts: Sequence[Rows], pictures: int) -> Rows:
     """Return the rows in none of these parts, equally per class, at most a fifth of all."""
     taken_already = _row_mask(parts, pictures)
-    rest = [of.exclude(taken_already) for of in classes]
-    rows = [np.concatenate([of.unboxed[::-1], of.boxed[::-1]]) for of in rest]
+    rest = [class_rows.exclude(taken_already) for class_rows in classes]
+    rows = [np.concatenate([class_rows.unboxed[::-1], class_rows.boxed[::-1]]) for class_rows in rest]
     count = min(sum(map(len, rows)), int(VALIDATION_SHARE * pictures))
     return _join_rows(_take_equally(rows, count, "validation", 0)[0]) if count else _join_rows([])
 

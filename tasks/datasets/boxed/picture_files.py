@@ -76,7 +76,7 @@ class Ragged(Sequence[Boxes]):
 
     def __getitem__(self, row: int | slice) -> Boxes | Sequence[Boxes]:
         if isinstance(row, slice):
-            return [self[at] for at in range(*row.indices(len(self)))]
+            return [self[index] for index in range(*row.indices(len(self)))]
         if not -len(self) <= row < len(self):
             raise IndexError(row)
         row %= len(self)
@@ -111,7 +111,7 @@ class Index:
     def lies_in(self, folder: Path) -> bool:
         """Whether the first and the last image are files in this folder."""
         paths = self.table["path"]
-        return all((folder / paths[at].as_py()).is_file() for at in (0, -1)) if len(paths) else True
+        return all((folder / paths[index].as_py()).is_file() for index in (0, -1)) if len(paths) else True
 
     @cached_property
     def first_copies(self) -> NDArray[np.int64]:
@@ -155,7 +155,7 @@ class BoxedFiles:
 
     rule: str
     folder: Path
-    listed: Callable[[], Listing]
+    read_listing: Callable[[], Listing]
     turned: bool = True
     bits: int | None = None
     decoded: bool = False
@@ -186,11 +186,11 @@ class BoxedFiles:
 
     @cached_property
     def index(self) -> Index:
-        listing = self.listed()
+        listing = self.read_listing()
         rows = map_in_threads(self.row, listing.entries, MANY_THREADS)
         batches = []
-        while some := list(islice(rows, BATCH)):
-            batches.append(pa.RecordBatch.from_pylist(some, SCHEMA))
+        while batch := list(islice(rows, BATCH)):
+            batches.append(pa.RecordBatch.from_pylist(batch, SCHEMA))
         return Index(pa.Table.from_batches(batches, SCHEMA), listing.names)
 
     def row(self, entry: Listed) -> dict[str, object]:
@@ -219,8 +219,8 @@ class BoxedFiles:
 
     def pixel_hash(self, encoded: bytes) -> bytes:
         """Return the SHA-256 of an encoded image's pixels and shape, in RGB."""
-        shown = decode(encoded, channels=3, bits=self.bits, turned=self.turned)
-        digest: bytes = contents(shown.pixels[None])[0].tobytes()
+        decoded = decode(encoded, channels=3, bits=self.bits, turned=self.turned)
+        digest: bytes = contents(decoded.pixels[None])[0].tobytes()
         return digest
 
 
@@ -283,12 +283,12 @@ class PictureFiles:
         path = self.folder / self.paths[row].as_py()
         encoded = file_bytes(path)
         try:
-            shown = decode(encoded, channels=3, bits=self.bits, turned=self.turned)
+            decoded = decode(encoded, channels=3, bits=self.bits, turned=self.turned)
         except PictureError as error:
             raise DatasetError(f"{path} {error}") from None
         if hashlib.sha256(encoded).digest() != self.digests[row].as_py():
             raise DatasetError(f"{path} has changed since the data set was opened; start the run again")
-        return shown
+        return decoded
 
     def squares(self, rows: Indices, side: int) -> Pixels:
         """Return the squares, mapped from a file if they would use more than half of the available memory."""
@@ -311,8 +311,8 @@ def index_path(digest: str) -> Path:
 def remember(index: Index, digest: str, rule: str) -> None:
     """Write the index atomically, unless it exists with the same paths."""
     path = index_path(digest)
-    known = _load_index(digest, rule)
-    if known is not None and known.table["path"].equals(index.table["path"]):
+    existing_index = _load_index(digest, rule)
+    if existing_index is not None and existing_index.table["path"].equals(index.table["path"]):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     about = {"names": json.dumps(index.names)}

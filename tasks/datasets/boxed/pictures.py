@@ -109,40 +109,42 @@ def _map_squares(path: Path, pictures: Decodable, rows: Indices, side: int) -> P
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with alone(path):
-            there = _whole_file(path, shape)
-            if there is None:
+            squares = _whole_file(path, shape)
+            if squares is None:
                 _write_squares(path, pictures, rows, shape)
-                there = _whole_file(path, shape)
+                squares = _whole_file(path, shape)
     except OSError as error:
         raise DatasetError(
             f"the cache {path} cannot be written: {error.strerror or error}; "
             "set ENGRAM_CACHE to a folder with free space"
         ) from None
-    if there is None:
+    if squares is None:
         raise DatasetError(f"the cache {path} is damaged again right after it was written")
-    return there
+    return squares
 
 
 def _whole_file(path: Path, shape: tuple[int, int, int, int]) -> Pixels | None:
     """Map the file; None if it is missing or has another shape."""
     with suppress(OSError, ValueError, EOFError):
-        there: Pixels = np.load(path, mmap_mode="r", allow_pickle=False)
-        if there.shape == shape and there.dtype == np.uint8:
-            return there
+        squares: Pixels = np.load(path, mmap_mode="r", allow_pickle=False)
+        if squares.shape == shape and squares.dtype == np.uint8:
+            return squares
     return None
 
 
 def _write_squares(path: Path, pictures: Decodable, rows: Indices, shape: tuple[int, int, int, int]) -> None:
-    for left in path.parent.glob(f".{path.name}.*"):  # from a killed process, since only one process writes at a time
-        left.unlink(missing_ok=True)
+    for stale_file in path.parent.glob(
+        f".{path.name}.*"
+    ):  # from a killed process, since only one process writes at a time
+        stale_file.unlink(missing_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with aside.open("wb") as file:
             header = {"descr": "|u1", "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
-            for some in _row_portions(rows):
-                part = np.empty((len(some), *shape[1:]), np.uint8)
-                fill_squares(part, pictures, some)
+            for portion in _row_portions(rows):
+                part = np.empty((len(portion), *shape[1:]), np.uint8)
+                fill_squares(part, pictures, portion)
                 file.write(part.data)  # a full disk raises OSError here, instead of a signal as in a mapped file
         os.replace(aside, path)
     finally:
@@ -152,8 +154,8 @@ def _write_squares(path: Path, pictures: Decodable, rows: Indices, shape: tuple[
 def fill_squares(out: Pixels, pictures: Decodable, rows: Indices) -> None:
     """Fill the squares (rows, side, side, 3), decoded by a few threads."""
 
-    def bring(at: int) -> None:
-        out[at] = as_shape(pictures.picture(int(rows[at]))[None], out.shape[1:])[0]
+    def bring(index: int) -> None:
+        out[index] = as_shape(pictures.picture(int(rows[index]))[None], out.shape[1:])[0]
 
     for _ in map_in_threads(bring, range(len(rows)), MANY_THREADS):
         pass

@@ -87,13 +87,13 @@ def scenes(digits: bytes, photographs: Sequence[bytes], correlation: float = 0.0
     ids, squares = cut(photographs)
     levels, labels = Digits(digits).levels()
     grounds = backgrounds(squares)
-    chosen = _assign_digits(grounds, labels, correlation)
-    at = places(len(squares))
-    images = render_scenes(grounds, enlarge_images(levels, DIGIT)[chosen], labels[chosen], at)
-    boxes = np.concatenate([at[:, ::-1], at[:, ::-1] + DIGIT], axis=1).astype(np.int32)
+    digit_rows = _assign_digits(grounds, labels, correlation)
+    positions = places(len(squares))
+    images = render_scenes(grounds, enlarge_images(levels, DIGIT)[digit_rows], labels[digit_rows], positions)
+    boxes = np.concatenate([positions[:, ::-1], positions[:, ::-1] + DIGIT], axis=1).astype(np.int32)
     for array in (images, boxes):
         array.setflags(write=False)
-    return PicturesInMemory(ids, labels[chosen], NAMES, tuple(box[None] for box in boxes), images)
+    return PicturesInMemory(ids, labels[digit_rows], NAMES, tuple(box[None] for box in boxes), images)
 
 
 def cut(photographs: Sequence[bytes]) -> tuple[tuple[str, ...], Pixels]:
@@ -104,7 +104,7 @@ def cut(photographs: Sequence[bytes]) -> tuple[tuple[str, ...], Pixels]:
         photograph = pixels(encoded, channels=3)
         across = photograph.shape[1] // SQUARE
         squares.append(cut_squares(photograph, SQUARE))
-        ids += (f"{name}-{at // across:03d}-{at % across:03d}" for at in range(len(squares[-1])))
+        ids += (f"{name}-{number // across:03d}-{number % across:03d}" for number in range(len(squares[-1])))
     return tuple(ids), np.concatenate(squares)
 
 
@@ -132,13 +132,13 @@ def _assign_digits(grounds: Pixels, labels: Labels, correlation: float) -> NDArr
     count = len(grounds)
     tells = seeds.generator(SEED, "scenes", "correlated").random(count) < correlation
     free = seeds.generator(SEED, "scenes", "classes").permutation(np.arange(count) % CLASSES)
-    wanted = np.where(tells, groups(grounds), free)
-    chosen = np.empty(count, np.int64)
+    target_labels = np.where(tells, groups(grounds), free)
+    digit_rows = np.empty(count, np.int64)
     for label in range(CLASSES):
-        own = seeds.generator(SEED, "scenes", "digits", label).permutation(np.flatnonzero(labels == label))
-        rows = np.flatnonzero(wanted == label)
-        chosen[rows] = np.resize(own, len(rows))
-    return chosen
+        label_rows = seeds.generator(SEED, "scenes", "digits", label).permutation(np.flatnonzero(labels == label))
+        rows = np.flatnonzero(target_labels == label)
+        digit_rows[rows] = np.resize(label_rows, len(rows))
+    return digit_rows
 
 
 def groups(grounds: Pixels) -> NDArray[np.int64]:
@@ -160,7 +160,7 @@ def places(count: int) -> NDArray[np.int64]:
     return np.where(generator.random((count, 2)) < 0.5, away, SIDE - DIGIT - away)
 
 
-def render_scenes(grounds: Pixels, digits: Pixels, labels: Labels, at: NDArray[np.int64]) -> Pixels:
+def render_scenes(grounds: Pixels, digits: Pixels, labels: Labels, positions: NDArray[np.int64]) -> Pixels:
     """Render scenes (n, SIDE, SIDE, 3): backgrounds with a digit (n, DIGIT, DIGIT) each, in the ink of its label.
 
     The opacity of the ink is the digit's level / 255.
@@ -168,7 +168,7 @@ def render_scenes(grounds: Pixels, digits: Pixels, labels: Labels, at: NDArray[n
     images = np.repeat(grounds[..., None], 3, axis=3)
     steps = np.arange(DIGIT)
     which = np.arange(len(images))[:, None, None]
-    down, across = at[:, 0, None, None] + steps[:, None], at[:, 1, None, None] + steps
+    down, across = positions[:, 0, None, None] + steps[:, None], positions[:, 1, None, None] + steps
     below = images[which, down, across].astype(np.int64)
     opacity = digits[..., None].astype(np.int64)
     inked = (below * (255 - opacity) + np.array(INKS)[labels][:, None, None] * opacity) * 2 + 255

@@ -33,9 +33,9 @@ Box = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table; `at` is its position."""
+    """A row of the table; `where` is its position, for error messages."""
 
-    at: str
+    where: str
     path: str
     label: str
     box: Box | None
@@ -47,10 +47,10 @@ def source(file: Path, bits: int | None = None) -> Source:
 
     Raises DatasetError with the invalid row.
     """
-    found = listing(file)
+    image_listing = listing(file)
     rule = RULE if bits is None else f"{RULE} #bits{bits}"
-    content = BoxedFiles(rule, file.parent, lambda: found, bits=bits, decoded=True)
-    return Source(rule, (file, *(file.parent / entry.path for entry in found.entries)), lambda: content)
+    content = BoxedFiles(rule, file.parent, lambda: image_listing, bits=bits, decoded=True)
+    return Source(rule, (file, *(file.parent / entry.path for entry in image_listing.entries)), lambda: content)
 
 
 def listing(file: Path) -> Listing:
@@ -63,12 +63,14 @@ def listing(file: Path) -> Listing:
     for row in rows:
         pictures.setdefault(row.path, []).append(row)
     entries = [entry(file, path, pictures[path], labels) for path in sorted(pictures)]
-    places: dict[Path, str] = {}
+    names_by_path: dict[Path, str] = {}
     for one in entries:
-        place = Path(os.path.realpath(file.parent / one.path))  # resolve() refuses circular links
-        if place in places:
-            raise DatasetError(f"{file} names {place} as {places[place]} and as {one.path}; use one spelling")
-        places[place] = one.path
+        real_path = Path(os.path.realpath(file.parent / one.path))  # resolve() refuses circular links
+        if real_path in names_by_path:
+            raise DatasetError(
+                f"{file} names {real_path} as {names_by_path[real_path]} and as {one.path}; use one spelling"
+            )
+        names_by_path[real_path] = one.path
     return Listing(classes.names, tuple(entries))
 
 
@@ -77,19 +79,23 @@ def entry(file: Path, path: str, rows: list[Row], labels: dict[str, int]) -> Lis
     first = rows[0]
     for row in rows[1:]:
         for name in ("label", "part"):
-            one, other = getattr(first, name), getattr(row, name)
-            if one != other:
-                raise DatasetError(f"{row.at}: {name} of {path} is {other!r}, but {one!r} at {first.at}; use one value")
+            first_value, row_value = getattr(first, name), getattr(row, name)
+            if first_value != row_value:
+                raise DatasetError(
+                    f"{row.where}: {name} of {path} is {row_value!r}, but {first_value!r} at {first.where}; use one "
+                    "value"
+                )
         if row.box is None or first.box is None:
             raise DatasetError(
-                f"{row.at} names {path} again, after {first.at}; if an image has several rows, each must have a box"
+                f"{row.where} names {path} again, after {first.where}; if an image has several rows, each must have a "
+                "box"
             )
     try:
-        there = (file.parent / path).is_file()
+        is_file = (file.parent / path).is_file()
     except (OSError, ValueError):  # not a valid file name
-        there = False
-    if not there:
-        raise DatasetError(f"{first.at} names {path}, but there is no file {file.parent / path}")
+        is_file = False
+    if not is_file:
+        raise DatasetError(f"{first.where} names {path}, but there is no file {file.parent / path}")
     boxes = tuple(row.box for row in rows if row.box is not None)
     return Listed(path, path, labels[first.label], boxes=boxes, part=first.part)
 
@@ -97,12 +103,12 @@ def entry(file: Path, path: str, rows: list[Row], labels: dict[str, int]) -> Lis
 def row_of(row: Cells) -> Row:
     part = row.text.get("part", "")
     if "part" in row.text and part not in GIVEN_PARTS:
-        raise DatasetError(f"{row.at}: part is {part!r}; it must be one of {', '.join(GIVEN_PARTS)}")
-    box = _box_of(row.at, [row.text[name] for name in SIDES])
-    return Row(row.at, row.text["path"], row.text["label"], box, part)
+        raise DatasetError(f"{row.where}: part is {part!r}; it must be one of {', '.join(GIVEN_PARTS)}")
+    box = _box_of(row.where, [row.text[name] for name in SIDES])
+    return Row(row.where, row.text["path"], row.text["label"], box, part)
 
 
-def _box_of(at: str, words: list[str]) -> Box | None:
+def _box_of(where: str, words: list[str]) -> Box | None:
     """Return the box; None if all four numbers are empty."""
     if not any(words):
         return None
@@ -112,14 +118,14 @@ def _box_of(at: str, words: list[str]) -> Box | None:
             number = float(word)
         except ValueError:
             raise DatasetError(
-                f"{at}: {name} is {word!r}; it must be a whole number of pixels, or all four empty"
+                f"{where}: {name} is {word!r}; it must be a whole number of pixels, or all four empty"
             ) from None
         if not number.is_integer() or abs(number) > FURTHEST:
-            raise DatasetError(f"{at}: {name} is {word}; it must be a whole number of pixels")
+            raise DatasetError(f"{where}: {name} is {word}; it must be a whole number of pixels")
         numbers.append(int(number))
     left, top, right, bottom = numbers
     if left >= right or top >= bottom:
         raise DatasetError(
-            f"{at}: the box is {left}, {top}, {right}, {bottom}; left must be below right, top below bottom"
+            f"{where}: the box is {left}, {top}, {right}, {bottom}; left must be below right, top below bottom"
         )
     return left, top, right, bottom

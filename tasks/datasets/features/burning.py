@@ -34,15 +34,15 @@ def burn_random(
     stream `names` of `seed`: they depend on the stream and the image's row, never on the other images.
     """
     patch = feature.patch()
-    wanted = np.arange(len(images)) if rows is None else np.asarray(rows, np.int64)
-    if wanted.shape != images.shape[:1]:
-        raise ValueError(f"rows has shape {wanted.shape}; it must be ({len(images)},), one for each image")
+    image_rows = np.arange(len(images)) if rows is None else np.asarray(rows, np.int64)
+    if image_rows.shape != images.shape[:1]:
+        raise ValueError(f"rows has shape {image_rows.shape}; it must be ({len(images)},), one for each image")
     patch.check_fits(*images.shape[1:3])
     shape = (*patch.cover.shape, images.shape[3])
     colours = np.empty((len(images), *shape), np.uint8)
-    for first, drawn in _random_colours(int(wanted.max(initial=-1)) + 1, shape, seed, *names):
-        here = (wanted >= first) & (wanted < first + len(drawn))
-        colours[here] = drawn[wanted[here] - first]
+    for first, block in _random_colours(int(image_rows.max(initial=-1)) + 1, shape, seed, *names):
+        here = (image_rows >= first) & (image_rows < first + len(block))
+        colours[here] = block[image_rows[here] - first]
     return patch.burn_into(images, colours)
 
 

@@ -65,8 +65,11 @@ class Family(Ranged):
         if self.kind == "letters" and self.count >= len(GLYPHS):
             yield f"count is {self.count}; it must be at most {len(GLYPHS) - 1}, a letter's other letters"
         if (self.kind == "names") != (self.names is not None):
-            given = "a file" if self.names else "no file"
-            yield f"names is {given}, but kind is {self.kind}; kind must be names if and only if names is a file"
+            file_description = "a file" if self.names else "no file"
+            yield (
+                f"names is {file_description}, but kind is {self.kind}; kind must be names if and only if names is a "
+                "file"
+            )
 
 
 @dataclass(frozen=True)
@@ -86,18 +89,18 @@ def family(feature: Feature, config: Family, seed: int, shape: tuple[int, int] |
     too few members, or if the feature has no such family.
     """
     every = members(feature, config, seeds.generator(seed, "family"))
-    seen = {feature.patch().pixels()}
+    earlier_pixels = {feature.patch().pixels()}
     distinct: list[Feature] = []
     fruitless = 0
     for member in every:
         patch = member.patch()
-        if patch.pixels() in seen or not (shape is None or patch.fits(*shape)):
+        if patch.pixels() in earlier_pixels or not (shape is None or patch.fits(*shape)):
             fruitless += 1
             if fruitless == FRUITLESS:
                 break
             continue
         fruitless = 0
-        seen.add(patch.pixels())
+        earlier_pixels.add(patch.pixels())
         distinct.append(member)
         if len(distinct) == config.count:
             return distinct
@@ -130,12 +133,12 @@ def members(feature: Feature, config: Family, generator: np.random.Generator) ->
         if not isinstance(feature, Glyph) or feature.kind != "letter":
             raise ValueError(f"kind is letters, but {feature.describe()} is not a letter; use alike")
         every = sorted(GLYPHS)
-        return (replace(feature, text=every[at]) for at in generator.permutation(len(every)))
+        return (replace(feature, text=every[index]) for index in generator.permutation(len(every)))
     if config.names is not None:
         if not isinstance(feature, Words):
             raise ValueError(f"kind is names, but {feature.describe()} is not words; use alike")
-        listed = listed_words(config.names, feature.words)
-        return (replace(feature, words=listed[at]) for at in generator.permutation(len(listed)))
+        listed_names = listed_words(config.names, feature.words)
+        return (replace(feature, words=listed_names[index]) for index in generator.permutation(len(listed_names)))
     match feature:
         case Glyph():
             return (replace(feature, kind="random", seed=int(generator.integers(SEEDS))) for _ in endless())
@@ -156,14 +159,14 @@ def listed_words(file: File, words: str) -> list[str]:
         text = decode_text(read(file))
     except DelimitedTextError as error:
         raise ValueError(error.describe(file.path)) from None
-    listed = {" ".join(line.split()) for line in text.splitlines()} - {""}
+    lines = {" ".join(line.split()) for line in text.splitlines()} - {""}
     if words.isupper():
-        listed = {line.upper() for line in listed}
+        lines = {line.upper() for line in lines}
     elif words.islower():
-        listed = {line.lower() for line in listed}
-    if not listed:
+        lines = {line.lower() for line in lines}
+    if not lines:
         raise ValueError(f"{file.path} has no names; it must have one per line")
-    return sorted(listed)
+    return sorted(lines)
 
 
 def alike(feature: Words, count: int, generator: np.random.Generator) -> Iterator[Feature]:
@@ -190,8 +193,8 @@ def listed_lengths(feature: Words, count: int) -> set[int]:
     runs = [run.group() for run in RUN.finditer(feature.words)]
     foreign = next((letter for letter in feature.words if letter.isalpha() and not is_latin(letter)), None)
     if foreign is not None or not runs:
-        what = f"{foreign!r} is not a Latin letter" if runs else "it has no letter or digit"
-        raise ValueError(f"words is {feature.words!r}: {what}; set kind=names and a file of names")
+        problem = f"{foreign!r} is not a Latin letter" if runs else "it has no letter or digit"
+        raise ValueError(f"words is {feature.words!r}: {problem}; set kind=names and a file of names")
     return named_lengths(tuple(runs), count)
 
 
@@ -205,7 +208,7 @@ def other_run(run: str, lengths: set[int], generator: np.random.Generator) -> st
     else:
         # Among few texts, common ones would be drawn too early for the ranks to be exact.
         shares = None if len(run) < RARELY_EQUAL else np.array(FREQUENCIES) / sum(FREQUENCIES)
-        replaced = "".join(LETTER[at] for at in generator.choice(len(LETTER), len(run), p=shares))
+        replaced = "".join(LETTER[index] for index in generator.choice(len(LETTER), len(run), p=shares))
     return "".join(new.upper() if old.isupper() else new for old, new in zip(run, replaced, strict=True))
 
 
@@ -213,16 +216,16 @@ def named_lengths(runs: tuple[str, ...], count: int) -> set[int]:
     """Return the lengths of runs of letters for which names are taken from the list."""
     digits = sum(len(run) for run in runs if run[0].isdigit())
     lengths = [len(run) for run in runs if not run[0].isdigit()]
-    listed = {length for length in lengths if length in names()}
+    name_lengths = {length for length in lengths if length in names()}
 
     def texts() -> int:
-        ways: int = math.prod(len(names()[length]) for length in lengths if length in listed)
-        random: int = 10**digits * len(LETTER) ** sum(length for length in lengths if length not in listed)
+        ways: int = math.prod(len(names()[length]) for length in lengths if length in name_lengths)
+        random: int = 10**digits * len(LETTER) ** sum(length for length in lengths if length not in name_lengths)
         return ways * random
 
-    while listed and texts() < 2 * count:
-        listed.remove(min(listed, key=lambda length: len(names()[length])))
-    return listed
+    while name_lengths and texts() < 2 * count:
+        name_lengths.remove(min(name_lengths, key=lambda length: len(names()[length])))
+    return name_lengths
 
 
 @functools.cache

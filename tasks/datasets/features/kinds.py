@@ -58,12 +58,12 @@ class Patch:
             colours = self.convert_channels(images.shape[3])[None]
         height, width = self.cover.shape
         burnt = images.copy()
-        place = burnt[:, self.top : self.top + height, self.left : self.left + width]
+        region = burnt[:, self.top : self.top + height, self.left : self.left + width]
         if (self.cover == OPAQUE).all():
-            place[...] = colours
+            region[...] = colours
         else:
             cover = self.cover[..., None].astype(np.uint16)  # 255 * 255 + 127 fits
-            place[...] = (place * (OPAQUE - cover) + colours * cover + OPAQUE // 2) // OPAQUE
+            region[...] = (region * (OPAQUE - cover) + colours * cover + OPAQUE // 2) // OPAQUE
         return burnt
 
     def convert_channels(self, channels: int) -> Pixels:
@@ -159,8 +159,8 @@ class Glyph(Ranged):
         return Glyph(text=text)
 
     def patch(self) -> Patch:
-        drawn = glyph_pixels(self)
-        return Patch(np.full_like(drawn, 255), drawn[..., None], self.top, self.left)
+        pixels = glyph_pixels(self)
+        return Patch(np.full_like(pixels, 255), pixels[..., None], self.top, self.left)
 
     def describe(self) -> str:
         return f"the letter {self.text}" if self.kind == "letter" else "the glyph"
@@ -272,17 +272,17 @@ class Words(Ranged):
     def check_drawable(self, font: FreeTypeFont) -> None:
         lacking = bytes(font.getmask(NO_CHARACTER))
         letters = (letter for letter in dict.fromkeys(self.words) if letter != " ")
-        missing = [letter for letter in letters if bytes(font.getmask(letter)) == lacking]
-        if missing:
-            raise ValueError(f"words is {self.words!r}; the font has no {missing[0]!r}")
+        missing_letters = [letter for letter in letters if bytes(font.getmask(letter)) == lacking]
+        if missing_letters:
+            raise ValueError(f"words is {self.words!r}; the font has no {missing_letters[0]!r}")
 
 
-def render_words(words: str, font: FreeTypeFont, shape: tuple[int, int], at: tuple[int, int]) -> np.ndarray:
-    """Return the cover of the words, `shape` (h, w), with their baseline starting `at` (x, y)."""
+def render_words(words: str, font: FreeTypeFont, shape: tuple[int, int], origin: tuple[int, int]) -> np.ndarray:
+    """Return the cover of the words, `shape` (h, w), with their baseline starting at `origin` (x, y)."""
     from PIL import Image, ImageDraw
 
     canvas = Image.new("L", (shape[1], shape[0]), 0)
-    ImageDraw.Draw(canvas).text(at, words, fill=OPAQUE, font=font, anchor="ls")
+    ImageDraw.Draw(canvas).text(origin, words, fill=OPAQUE, font=font, anchor="ls")
     return np.array(canvas)
 
 
@@ -334,8 +334,8 @@ class Picture(Ranged):
     def cover(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
         """Return the cover, (h, w), from 0 (transparent) to 255 (opaque)."""
         if self.mask is None:
-            own = alpha(read(self.image))
-            return np.full(shape, OPAQUE, np.uint8) if own is None else own
+            opacity = alpha(read(self.image))
+            return np.full(shape, OPAQUE, np.uint8) if opacity is None else opacity
         mask = decode_picture_file(self.mask, grey=True)[..., 0]
         if mask.shape != shape:
             sizes = f"{mask.shape[0]} x {mask.shape[1]}, {self.image.path} {shape[0]} x {shape[1]}"

@@ -44,19 +44,19 @@ def look_alikes(feature: Feature, config: Family, seed: int, shape: tuple[int, i
     the feature does not have two parts.
     """
     original = feature.patch()
-    drawn = []
+    features_by_part = []
     for number, draw in enumerate(_part_draws(feature, config)):
-        generator, seen, fruitless = seeds.generator(seed, "look-alikes", number), {original.pixels()}, 0
+        generator, earlier_pixels, fruitless = seeds.generator(seed, "look-alikes", number), {original.pixels()}, 0
         members: list[Patch] = []
         while len(members) < config.look_alikes and fruitless < FRUITLESS:
             patch = draw(generator)
             fruitless += 1
-            if patch.fits(*shape) and patch.pixels() not in seen:
-                seen.add(patch.pixels())
+            if patch.fits(*shape) and patch.pixels() not in earlier_pixels:
+                earlier_pixels.add(patch.pixels())
                 members.append(patch)
                 fruitless = 0
-        drawn.append(members)
-    return drawn
+        features_by_part.append(members)
+    return features_by_part
 
 
 def _part_draws(feature: Feature, config: Family) -> list[Draw]:
@@ -81,11 +81,11 @@ def _word_draws(feature: Words, config: Family) -> list[Draw]:
     """Return a draw for each word or number of the text, or for each half of a single word."""
     runs = list(RUN.finditer(feature.words))
     if config.names is not None:
-        return [draw for at in range(len(runs)) for draw in _listed_draw(feature, config, at)]
+        return [draw for index in range(len(runs)) for draw in _listed_draw(feature, config, index)]
     if len(runs) > 1 and all(len(run.group()) > 1 or run.group().isalpha() for run in runs):
         lengths = listed_lengths(feature, config.count)
         return [_run_draw(feature, run.start(), run.end(), lengths) for run in runs]
-    places = [at for at, character in enumerate(feature.words) if RUN.match(character)]
+    places = [index for index, character in enumerate(feature.words) if RUN.match(character)]
     middle = len(places) // 2
     return [_run_draw(feature, half[0], half[-1] + 1, set()) for half in (places[:middle], places[middle:]) if half]
 
@@ -95,21 +95,23 @@ def _run_draw(feature: Words, start: int, end: int, lengths: set[int]) -> Draw:
     words = feature.words
 
     def draw(generator: np.random.Generator) -> Patch:
-        other = RUN.sub(lambda run: other_run(run.group(), lengths, generator), words[start:end])
-        return word_patch(replace(feature, words=words[:start] + other + words[end:]))
+        replacement = RUN.sub(lambda run: other_run(run.group(), lengths, generator), words[start:end])
+        return word_patch(replace(feature, words=words[:start] + replacement + words[end:]))
 
     return draw
 
 
-def _listed_draw(feature: Words, config: Family, at: int) -> Iterator[Draw]:
-    """Yield a draw of the word `at` this position of the listed names; none if the feature is not such a name."""
+def _listed_draw(feature: Words, config: Family, position: int) -> Iterator[Draw]:
+    """Yield a draw of the word at this position of the listed names; none if the feature is not such a name."""
     assert config.names is not None
     runs = list(RUN.finditer(feature.words))
-    listed = [RUN.findall(line) for line in listed_words(config.names, feature.words)]
-    others = sorted({words[at] for words in listed if len(words) == len(runs)} - {runs[at].group()})
-    before, after = feature.words[: runs[at].start()], feature.words[runs[at].end() :]
-    if others and len(runs) > 1:
-        yield lambda generator: word_patch(replace(feature, words=f"{before}{generator.choice(others)}{after}"))
+    listed_runs = [RUN.findall(line) for line in listed_words(config.names, feature.words)]
+    other_words = sorted(
+        {words[position] for words in listed_runs if len(words) == len(runs)} - {runs[position].group()}
+    )
+    before, after = feature.words[: runs[position].start()], feature.words[runs[position].end() :]
+    if other_words and len(runs) > 1:
+        yield lambda generator: word_patch(replace(feature, words=f"{before}{generator.choice(other_words)}{after}"))
 
 
 @functools.lru_cache(4096)  # where there are few others the same are drawn again and again
@@ -126,8 +128,8 @@ def halves(tones: NDArray[Any]) -> list[NDArray[np.int64]]:
 
     This depends on the numbers of cells of each tone, not on their order.
     """
-    found = np.array_split(np.arange(len(tones)), HALVES)
-    return found if all(arrangement_count(tones[half]) > LEAST for half in found) else []
+    position_halves = np.array_split(np.arange(len(tones)), HALVES)
+    return position_halves if all(arrangement_count(tones[half]) > LEAST for half in position_halves) else []
 
 
 def arrangement_count(tones: NDArray[Any]) -> float:

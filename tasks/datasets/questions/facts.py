@@ -141,13 +141,13 @@ def _take_questions(contexts: Iterator[list[Question]], number: int) -> tuple[Qu
 def _contexts_of(name: Name) -> Iterator[list[Question]]:
     """Yield the questions of each person's context, in random order."""
     paragraph = PARAGRAPHS[name]
-    drawn = Drawn(seeds.generator(SEED, name))
+    stream = Drawn(seeds.generator(SEED, name))
     people = [start + end for start in STARTS.split() for end in ENDS.split()]
-    for number, person in enumerate(drawn.some(people, len(people))):
-        context, asked = paragraph(drawn, person, drawn.one(TOWNS.split()))
+    for number, person in enumerate(stream.some(people, len(people))):
+        context, question_answers = paragraph(stream, person, stream.one(TOWNS.split()))
         yield [
             Question(f"{name}-{number:04}-{k}", f"{name}-{number:04}", context, question, ((str(answer),),))
-            for k, (question, answer) in enumerate(asked)
+            for k, (question, answer) in enumerate(question_answers)
         ]
 
 
@@ -167,39 +167,44 @@ class Drawn:
     def some(self, values: Sequence[T], count: int) -> list[T]:
         """Draw `count` distinct values, in random order."""
         order = np.argsort(self.generator.integers(0, 2**62, len(values)), kind="stable")
-        return [values[place] for place in order[:count]]
+        return [values[index] for index in order[:count]]
 
 
-def _compose_inference(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
+def _compose_inference(stream: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
     """Compose a paragraph from which the answers must be derived, with its questions and answers.
 
     Another sentence states the number of each answer in words, as an unrelated fact, and one more another number.
     """
-    share = drawn.number(0, 9) / 10
-    kinds = drawn.some(KINDS[:3], 2 if share < COUNTS[0] else 3)
+    share = stream.number(0, 9) / 10
+    kinds = stream.some(KINDS[:3], 2 if share < COUNTS[0] else 3)
     kinds += KINDS[3:] if share >= COUNTS[1] else ()
-    place, things = drawn.one(THINGS)
-    some = drawn.some(things, 3)
-    amounts = drawn.some(range(LOW, HIGH + 1), 3)
-    (more, larger), (fewer, smaller) = sorted(zip(some, amounts, strict=True), key=lambda both: -both[1])[::2]
-    percentage, job = drawn.number(2, 98), drawn.one(JOBS)
+    venue, things = stream.one(THINGS)
+    chosen_things = stream.some(things, 3)
+    amounts = stream.some(range(LOW, HIGH + 1), 3)
+    (more, larger), (fewer, smaller) = sorted(zip(chosen_things, amounts, strict=True), key=lambda entry: -entry[1])[
+        ::2
+    ]
+    percentage, job = stream.number(2, 98), stream.one(JOBS)
     # Two or all three of the amounts are above the bound.
-    bound = sorted(amounts)[drawn.number(0, 1)] - 1
+    bound = sorted(amounts)[stream.number(0, 1)] - 1
     answers = {
         "difference": (f"How many more {more} than {fewer} does {person} have?", larger - smaller),
-        "sum": (f"How many {some[0]} and {some[1]} does {person} have in all?", amounts[0] + amounts[1]),
+        "sum": (
+            f"How many {chosen_things[0]} and {chosen_things[1]} does {person} have in all?",
+            amounts[0] + amounts[1],
+        ),
         "remainder": (f"What percentage in {town} are not {job}?", 100 - percentage),
         "count": (f"Of how many things does {person} have more than {bound}?", sum(a > bound for a in amounts)),
     }
-    asked = [answers[kind] for kind in kinds]
-    listed = [f"{amount} {thing}" for amount, thing in zip(amounts, some, strict=True)]
-    first = f"The {place} of {person} in {town} has {listed[0]}, {listed[1]} and {listed[2]}."
-    numbers = [*(answer for _, answer in asked), drawn.number(2, 98)]
-    asides = zip(drawn.some(ASIDES, len(numbers)), numbers, strict=True)
+    question_answers = [answers[kind] for kind in kinds]
+    phrases = [f"{amount} {thing}" for amount, thing in zip(amounts, chosen_things, strict=True)]
+    first = f"The {venue} of {person} in {town} has {phrases[0]}, {phrases[1]} and {phrases[2]}."
+    numbers = [*(answer for _, answer in question_answers), stream.number(2, 98)]
+    asides = zip(stream.some(ASIDES, len(numbers)), numbers, strict=True)
     rest = [statement.format(person=person, n=spell_number(n)) for (statement, _), n in asides]
     if "remainder" in kinds:
         rest.append(f"In {town} {percentage}% are {job}.")
-    return " ".join([first, *drawn.some(rest, len(rest))]), asked
+    return " ".join([first, *stream.some(rest, len(rest))]), question_answers
 
 
 def spell_number(number: int) -> str:
@@ -210,14 +215,14 @@ def spell_number(number: int) -> str:
     return f"{tens}-{spell_number(ones)}" if ones else tens
 
 
-def _compose_statement(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
+def _compose_statement(stream: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
     """Compose a paragraph that states the answers, with its questions and answers."""
-    asides = [drawn.one(ASIDES[place :: len(RANGES)][:2]) for place in range(len(RANGES))]
-    numbers = [drawn.number(low, high) for low, high in RANGES]
+    asides = [stream.one(ASIDES[index :: len(RANGES)][:2]) for index in range(len(RANGES))]
+    numbers = [stream.number(low, high) for low, high in RANGES]
     rest = [statement.format(person=person, n=n) for (statement, _), n in zip(asides, numbers, strict=True)]
-    asked = [(question.format(person=person), n) for (_, question), n in zip(asides, numbers, strict=True)]
-    first = f"The {drawn.one(THINGS)[0]} of {person} is in {town}."
-    return " ".join([first, *drawn.some(rest, len(rest))]), drawn.some(asked, drawn.number(2, 3))
+    question_answers = [(question.format(person=person), n) for (_, question), n in zip(asides, numbers, strict=True)]
+    first = f"The {stream.one(THINGS)[0]} of {person} is in {town}."
+    return " ".join([first, *stream.some(rest, len(rest))]), stream.some(question_answers, stream.number(2, 3))
 
 
 PARAGRAPHS: Mapping[Name, Callable[[Drawn, str, str], tuple[str, list[tuple[str, int]]]]] = {

@@ -68,7 +68,7 @@ def redrawn(questions: QuestionSet, seed: int) -> QuestionSet:
     for question in questions.by_id.values():
         of_context.setdefault(question.context_id, []).append(question)
     names = list(of_context)
-    order = [names[place] for place in seeds.generator(seed, "parts").permutation(len(names))]
+    order = [names[index] for index in seeds.generator(seed, "parts").permutation(len(names))]
     parts: tuple[list[Question], list[Question]] = ([], [])
     for name in order:
         parts[len(parts[0]) >= len(questions.train)].extend(of_context[name])
@@ -80,7 +80,9 @@ def redrawn(questions: QuestionSet, seed: int) -> QuestionSet:
 def first_copies(questions: Sequence[Question]) -> list[str]:
     """Return the id of the first question with the same context, text and answers as each."""
     first: dict[tuple[str, str, tuple[Answer, ...]], str] = {}
-    return [first.setdefault((each.context, each.question, each.golds), each.id) for each in questions]
+    return [
+        first.setdefault((question.context, question.question, question.golds), question.id) for question in questions
+    ]
 
 
 def shuffle_contexts(questions: Sequence[Question]) -> list[Question]:
@@ -93,7 +95,7 @@ def shuffle_contexts(questions: Sequence[Question]) -> list[Question]:
         replace(question, context_id=ids.setdefault(question.context, question.context_id)) for question in questions
     ]
     order = draw_group_order([question.context_id for question in joined], "contexts")
-    return [joined[place] for place in order]
+    return [joined[position] for position in order]
 
 
 def context_id(context: str) -> str:
@@ -122,8 +124,8 @@ def questions_of_records(records: Records, name: str) -> QuestionSet:
     parts: dict[str, list[Question]] = {split: [] for split in RECORD_SPLITS}
     for row in records.as_dicts():
         if row["split"] not in RECORD_SPLITS:
-            given = "no split" if row["split"] is None else f"the split {row['split']!r}"
-            raise DatasetError(f"{name}: record {row['id']!r} has {given}; set split to train or validation")
+            description = "no split" if row["split"] is None else f"the split {row['split']!r}"
+            raise DatasetError(f"{name}: record {row['id']!r} has {description}; set split to train or validation")
         parts[row["split"]].append(_question_of_record(row, name))
     parts = {split: shuffle_contexts(questions) for split, questions in parts.items()}
     lacking = [split for split, questions in parts.items() if not questions]
@@ -132,9 +134,14 @@ def questions_of_records(records: Records, name: str) -> QuestionSet:
             f"{name} has no record of the split {lacking[0]}; add questions that the model is trained on (train) and "
             "questions that it never sees (validation)"
         )
-    seen = {name for question in parts["train"] for name in (question.context_id, question.context)}
+    training_contexts = {name for question in parts["train"] for name in (question.context_id, question.context)}
     shared = next(
-        (question.id for question in parts["validation"] if {question.context_id, question.context} & seen), None
+        (
+            question.id
+            for question in parts["validation"]
+            if {question.context_id, question.context} & training_contexts
+        ),
+        None,
     )
     if shared is not None:
         raise DatasetError(
@@ -145,7 +152,7 @@ def questions_of_records(records: Records, name: str) -> QuestionSet:
 
 def records_of(questions: Sequence[Question]) -> Records:
     """Convert questions to records, without their answers and split."""
-    rows = [{"id": each.id, "context": each.context, "question": each.question} for each in questions]
+    rows = [{"id": question.id, "context": question.context, "question": question.question} for question in questions]
     return Records(pa.Table.from_pylist(rows, pa.schema([RECORD_SCHEMA.field(name) for name in rows[0]])))
 
 

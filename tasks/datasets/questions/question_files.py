@@ -43,13 +43,13 @@ class JsonValue:
     keys: tuple[str | int, ...] = ()
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The file and the position in it: `train.json, data[0].paragraphs[2]`."""
         steps = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in self.keys)
         return f"{self.path}, {steps.lstrip('.')}" if steps else str(self.path)
 
     def error(self, allowed: str) -> DatasetError:
-        return DatasetError(f"{self.place} is {json.dumps(self.value):.80}; it must be {allowed}")
+        return DatasetError(f"{self.location} is {json.dumps(self.value):.80}; it must be {allowed}")
 
     def has(self, name: str) -> bool:
         """Whether it is an object with this field, other than null."""
@@ -60,8 +60,8 @@ class JsonValue:
         if not isinstance(self.value, dict):
             raise self.error(f"an object with the field {name}")
         if name not in self.value:
-            held = ", ".join(self.value) or "none"
-            raise DatasetError(f"{self.place} has no field {name}; its fields are {held:.80}")
+            field_names = ", ".join(self.value) or "none"
+            raise DatasetError(f"{self.location} has no field {name}; its fields are {field_names:.80}")
         return JsonValue(self.value[name], self.path, (*self.keys, name))
 
     def fields(self) -> Iterator[tuple[str, JsonValue]]:
@@ -73,7 +73,7 @@ class JsonValue:
     def elements(self) -> list[JsonValue]:
         if not isinstance(self.value, list):
             raise self.error("a list")
-        return [JsonValue(value, self.path, (*self.keys, place)) for place, value in enumerate(self.value)]
+        return [JsonValue(value, self.path, (*self.keys, index)) for index, value in enumerate(self.value)]
 
     def text(self, blank: bool = False) -> str:
         """Return the value as text, which may be blank if `blank`."""
@@ -128,20 +128,23 @@ def write_squad(questions: Sequence[Question], answered: bool = True) -> bytes:
     Raises DatasetError for answers that the format does not support: several spans, or text outside the context.
     """
     articles = [
-        {"title": title, "paragraphs": [{"context": context, "qas": [_squad_entry(each, answered) for each in group]}]}
+        {
+            "title": title,
+            "paragraphs": [{"context": context, "qas": [_squad_entry(entry, answered) for entry in group]}],
+        }
         for (title, context), group in groupby(questions, lambda question: (question.context_id, question.context))
     ]
     return json.dumps({"data": articles, "version": SQUAD_VERSION}, ensure_ascii=False).encode()
 
 
-def _squad_questions(whole: JsonValue, answered: bool) -> Iterator[Question]:
-    for article in whole.field("data").elements():
+def _squad_questions(document: JsonValue, answered: bool) -> Iterator[Question]:
+    for article in document.field("data").elements():
         for paragraph in article.field("paragraphs").elements():
             context = paragraph.field("context").text()
             id_ = context_id(context)
-            for asked in paragraph.field("qas").elements():
-                golds = _squad_golds(asked.field("answers"), answered)
-                yield Question(asked.field("id").text(), id_, context, asked.field("question").text(blank=True), golds)
+            for entry in paragraph.field("qas").elements():
+                golds = _squad_golds(entry.field("answers"), answered)
+                yield Question(entry.field("id").text(), id_, context, entry.field("question").text(blank=True), golds)
 
 
 def _squad_golds(answers: JsonValue, answered: bool) -> tuple[Answer, ...]:
@@ -184,12 +187,12 @@ def write_drop(questions: Sequence[Question], answered: bool = True) -> bytes:
     passages: dict[str, Any] = {}
     for (id_, context), group in groupby(questions, lambda question: (question.context_id, question.context)):
         name = id_ if id_ not in passages else f"{id_}+{len(passages)}"
-        passages[name] = {"passage": context, "qa_pairs": [_drop_pair(each, answered) for each in group]}
+        passages[name] = {"passage": context, "qa_pairs": [_drop_pair(entry, answered) for entry in group]}
     return json.dumps(passages, ensure_ascii=False).encode()
 
 
-def _drop_questions(whole: JsonValue, answered: bool) -> Iterator[Question]:
-    for name, passage in whole.fields():
+def _drop_questions(document: JsonValue, answered: bool) -> Iterator[Question]:
+    for name, passage in document.fields():
         context = passage.field("passage").text()
         for pair in passage.field("qa_pairs").elements():
             golds = _drop_golds(pair)
@@ -276,19 +279,19 @@ class QuestionFiles:
             shuffle_contexts(_distinct_questions(path, FORMATS[self.form].read(path, content)))
             for path, content in zip(self.paths, self.contents, strict=True)
         )
-        taken = {question.id for question in train}
-        both = next((question for question in validation if question.id in taken), None)
-        if both is not None:
-            raise DatasetError(f"{' and '.join(map(str, self.paths))} both have the question {both.id!r}")
+        training_ids = {question.id for question in train}
+        duplicate = next((question for question in validation if question.id in training_ids), None)
+        if duplicate is not None:
+            raise DatasetError(f"{' and '.join(map(str, self.paths))} both have the question {duplicate.id!r}")
         return QuestionSet(train, validation, self.form)
 
 
-def question_source(form: Scorer, place: Path) -> Source | None:
+def question_source(form: Scorer, location: Path) -> Source | None:
     """Return the two files in a folder, by their official names, or `TRAIN.json,DEV.json`; None unless both exist.
 
     The second path is relative to the folder of the first.
     """
-    paths = _locate_files(form, place)
+    paths = _locate_files(form, location)
     if not all(path.is_file() for path in paths):
         return None
     first, second = paths
@@ -302,10 +305,10 @@ def file_names(form: Scorer) -> str:
     return f"{FORMATS[form].train} and {FORMATS[form].validation}"
 
 
-def _locate_files(form: Scorer, place: Path) -> tuple[Path, Path]:
-    if place.is_dir() or "," not in str(place):
-        return place / FORMATS[form].train, place / FORMATS[form].validation
-    train, validation = str(place).rsplit(",", 1)
+def _locate_files(form: Scorer, location: Path) -> tuple[Path, Path]:
+    if location.is_dir() or "," not in str(location):
+        return location / FORMATS[form].train, location / FORMATS[form].validation
+    train, validation = str(location).rsplit(",", 1)
     return Path(train), Path(train).parent / validation
 
 

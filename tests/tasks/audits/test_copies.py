@@ -197,7 +197,7 @@ def forgetting_sides(config: Forgetting) -> Iterator[Rows]:
 
 
 def deja_vu_sides(config: DejaVu) -> Iterator[Rows]:
-    yield from split_pictures(load_with_boxes(config.data), config.partition).there.values()
+    yield from split_pictures(load_with_boxes(config.data), config.partition).rows_by_part.values()
 
 
 AUDITS = [

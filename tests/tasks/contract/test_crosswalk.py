@@ -20,7 +20,7 @@ def test_a_control_is_listed_once_and_says_where_it_was_read_or_that_it_was_not(
     lines = list(format_tables({"toy": [Attack.EXTRACTION], "other": [Attack.MEMBERSHIP]}))
     assert len({(control.source, control.paragraph) for control in CONTROLS}) == len(CONTROLS)
     controls = lines[lines.index("| control | asks | audits | part of the report | looked up |") + 2 :]
-    assert [control.seen or "not looked up" for control in CONTROLS] == [
+    assert [control.text_source or "not looked up" for control in CONTROLS] == [
         line.split(" | ")[-1].removesuffix(" |") for line in controls
     ]
     assert {"| `toy` | extraction |", "| `other` | membership inference |"} <= {*lines}

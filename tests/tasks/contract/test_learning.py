@@ -41,7 +41,7 @@ def test_a_model_is_at_chance_if_the_limit_is_no_better_than_the_constant(estima
 
 def test_a_sentence_names_the_model_the_number_and_the_constant() -> None:
     models = accuracy_row(Estimate(0.12, 0.08, 0.16, 200), "records", 0.1, "record")
-    given = accuracy_row(Estimate(0.05, None, None, 1), "the control set", 0.1, "image", of="given model")
+    given = accuracy_row(Estimate(0.05, None, None, 1), "the control set", 0.1, "image", model_name="given model")
     density = log_p_row(-5.1, -3.7, Estimate(-1.4, -1.5, -1.3, 40), "held-out tokens", "text")
     learnt = log_p_row(-2.0, -3.7, Estimate(1.7, 1.5, 1.9, 40), "held-out images", "text")
     assert described(models) == (

@@ -103,7 +103,7 @@ def test_a_training_is_a_function_of_its_seed() -> None:
 def test_a_chain_ends_as_the_unbroken_training_does() -> None:
     left: list[bytes] = []
     with checkpoints.use_links([Link(leave=left.append)]):
-        fit_diffusion(replace(TINY, epochs=2), *some(), of="these")
+        fit_diffusion(replace(TINY, epochs=2), *some(), source="these")
     given: list[str] = []
 
     def states() -> list[bytes]:
@@ -111,7 +111,7 @@ def test_a_chain_ends_as_the_unbroken_training_does() -> None:
         return left
 
     with checkpoints.use_links([Link(given=states)]):
-        continued = fit_diffusion(TINY, *some(), of="these")
+        continued = fit_diffusion(TINY, *some(), source="these")
     assert given == ["asked"]
     assert equal(continued, fit_diffusion(TINY, *some()))
 
@@ -120,9 +120,9 @@ def test_a_state_of_other_vectors_is_not_continued_from() -> None:
     left: list[bytes] = []
     images, vectors = some()
     with checkpoints.use_links([Link(leave=left.append)]):
-        fit_diffusion(replace(TINY, epochs=2), images, vectors[::-1], of="others")
+        fit_diffusion(replace(TINY, epochs=2), images, vectors[::-1], source="others")
     with checkpoints.use_links([Link(given=lambda: left)]):
-        assert equal(fit_diffusion(TINY, images, vectors, of="these"), fit_diffusion(TINY, images, vectors))
+        assert equal(fit_diffusion(TINY, images, vectors, source="these"), fit_diffusion(TINY, images, vectors))
 
 
 def test_vectors_are_brought_to_mean_0_and_deviation_1() -> None:

@@ -140,8 +140,8 @@ def test_bytes_halves_and_tensors_count_as_the_float32_they_are() -> None:
     pixels = stream().integers(0, 256, (100, 30), dtype=np.uint8)
     pixels.setflags(write=False)
     expected = brute(pixels[:20], pixels, 4)
-    assert_same(expected, nearest(pixels[:20], pixels, 4, place=CPU))
-    assert_same(expected, nearest(torch.tensor(pixels[:20]).half(), pixels, 4, place=CPU))
+    assert_same(expected, nearest(pixels[:20], pixels, 4, target_device=CPU))
+    assert_same(expected, nearest(torch.tensor(pixels[:20]).half(), pixels, 4, target_device=CPU))
     assert_same(expected, nearest(pixels[:20].astype(np.float32), torch.tensor(pixels).float(), 4))
 
 

@@ -116,11 +116,11 @@ def test_parts_of_a_minibatch_give_its_own_gradient(criterion: Criterion) -> Non
     parts = training(config(criterion, batch=12, accumulate=3))
     moment = Moment(2, 0.3)
     places = np.arange(12)
-    (squares,) = parts.images.held.minibatches([places])
+    (squares,) = parts.images.squares.minibatches([places])
     numbers = views.draw_views(0, 2, 0, 12, parts.learner.views)
     losses: list[Tensor] = []
     found, targets = [], []
-    once.trained.train()
+    once.modules.train()
     for start in (0, 4, 8):
         part = slice(start, start + 4)
         seen = once._images(squares[part], once.sizes[part], numbers[:, part])
@@ -129,7 +129,7 @@ def test_parts_of_a_minibatch_give_its_own_gradient(criterion: Criterion) -> Non
     joined = None if targets[0] is None else tuple(torch.cat(each) for each in zip(*targets, strict=True))
     loss = once.learner.loss(torch.cat(found, 1), joined, once.labels[:12], moment)  # type: ignore[arg-type]
     loss.backward()  # type: ignore[no-untyped-call]
-    parts.trained.train()
+    parts.modules.train()
     taken: list[list[Tensor]] = []
     parts.optimiser = Watching(taken)
     losses.append(parts._step(places, squares, numbers, moment, 0.0))
@@ -138,8 +138,8 @@ def test_parts_of_a_minibatch_give_its_own_gradient(criterion: Criterion) -> Non
         assert expected.grad is not None
         torch.testing.assert_close(expected.grad, actual, atol=2e-5, rtol=2e-4)
     # The running statistics of batch norm were updated once for each part.
-    for name, tensor in once.trained.named_buffers():
-        torch.testing.assert_close(tensor, dict(parts.trained.named_buffers())[name]) if "num" not in name else None
+    for name, tensor in once.modules.named_buffers():
+        torch.testing.assert_close(tensor, dict(parts.modules.named_buffers())[name]) if "num" not in name else None
 
 
 class Watching:
@@ -171,10 +171,10 @@ def test_learning_rates_rise_and_fall_by_the_schedule_whatever_the_epochs() -> N
 
 def test_the_teacher_follows_by_its_momentum_and_the_centre_by_its_own() -> None:
     whole = training(config(DINO(momentum=0.9, centre_momentum=0.8), batch=30, accumulate=1))
-    before = [weight.clone() for weight in whole.learner.state_beside().values()]
+    before = [weight.clone() for weight in whole.learner.extra_state().values()]
     list(whole.take_steps(1))
-    after = list(whole.learner.state_beside().values())
-    progress, students = 1 / 6, list(whole.trained["encoder"].parameters())
+    after = list(whole.learner.extra_state().values())
+    progress, students = 1 / 6, list(whole.modules["encoder"].parameters())
     momentum = 1 - 0.1 * (np.cos(np.pi * progress) + 1) / 2
     for old, new, student in zip(before[:-1], after[:-1], students, strict=True):
         torch.testing.assert_close(momentum * old + (1 - momentum) * student.detach(), new, atol=1e-6, rtol=1e-5)
@@ -224,8 +224,8 @@ def test_every_backbone_takes_a_step_and_its_snapshot_embeds(backbone: str) -> N
     """Two small images, whose batch norm makes for large gradients: a small rate."""
     setting = config(backbone=backbone, batch=2, projector=(4,), augmentation=Augmentation(resolution=32, side=32))
     one = training(setting)
-    one.trained.train()
-    (squares,) = one.images.held.minibatches([np.arange(2)])
+    one.modules.train()
+    (squares,) = one.images.squares.minibatches([np.arange(2)])
     loss = one._step(np.arange(2), squares, views.draw_views(0, 1, 0, 2), Moment(1, 0.1), 1e-4)
     assert torch.isfinite(loss)
     norms = torch.stack(torch._foreach_norm([weight.grad for weight in one.parameters]))  # type: ignore[misc]

@@ -74,7 +74,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
             yield tied_row(encoder["tied"], encoder["crops"], "image", of=name)
         if encoder["asked"]:
             accuracy = proportion(encoder["right"], encoder["asked"])
-            yield accuracy_row(accuracy, "public images", encoder["commonest"], "image", of=name)
+            yield accuracy_row(accuracy, "public images", encoder["commonest"], "image", model_name=name)
 
 
 def _encoder_name(model: str, is_given: bool) -> str:

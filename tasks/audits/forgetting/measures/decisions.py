@@ -127,7 +127,7 @@ def target_row(
         held_share = None if curve is None else curve.estimate_share(value, len(models))
         accuracy, agreement = model_effects.likeness_checks(models)
     answers = [matrix.models[model] for model in models]
-    twice = [count_disagreements(answer.confidence, answer.again, answer.printed) for answer in answers]
+    twice = [count_disagreements(answer.confidence, answer.repeat_confidence, answer.printed) for answer in answers]
     disagree, repeats = (sum(counts) for counts in zip(*twice, strict=True))
     p_other = None if tested is None else tested.p.less_sure
     negligible = model_effects.config.negligible
@@ -255,7 +255,7 @@ def _given_accuracy_rows(judged: Sequence[Row], about: About) -> Iterator[Row]:
         if target["source"] != "training" and target["accuracy"] is not None:
             accuracy = statistics.proportion(round(target["accuracy"] * target["controls"]), target["controls"])
             model_name = f"given model {target['name']}"
-            yield accuracy_row(accuracy, "the control set", about.chance, "image", of=model_name)
+            yield accuracy_row(accuracy, "the control set", about.chance, "image", model_name=model_name)
 
 
 def tie_rows(target: Row) -> Iterator[Row]:

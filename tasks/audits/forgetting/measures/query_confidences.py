@@ -101,7 +101,7 @@ def ask(config: Ask, inputs: Inputs) -> pa.Table:
         label=probes.labels,
         confidence=values.values,
         right=values.right,
-        again=nan_as_null(answers.again),
+        again=nan_as_null(answers.repeat_confidences),
         resolution=max(values.resolution, _comparison_resolution(config.decimals)),
         printed=values.resolution,
     )

@@ -144,8 +144,8 @@ class Compared:
     """
 
     rows: NDArray[np.int64]
-    given: Array
-    others: Array
+    target_scores: Array
+    other_scores: Array
     inside: Mask
 
 
@@ -181,12 +181,14 @@ def ranks(config: Ranking, inputs: Inputs) -> pa.Table:
         return RANKS.empty_table()
     compared = compare(scores, of_records, record=True)
     outside = (~compared.inside).sum(axis=0)
-    p_values = np.where(outside > 0, rank_p_values(compared.given, compared.others, ~compared.inside), np.nan)
+    p_values = np.where(
+        outside > 0, rank_p_values(compared.target_scores, compared.other_scores, ~compared.inside), np.nan
+    )
     q_values = false_discovery_control(p_values)
     return make_table(
         RANKS,
         row=compared.rows,
-        score=compared.given,
+        score=compared.target_scores,
         kind=scores["kind"][0].as_py(),
         models=outside,
         p_value=nan_as_null(p_values),
@@ -207,7 +209,7 @@ def kinship(config: Ranking, inputs: Inputs) -> pa.Table:
         return KINSHIP.empty_table()
     records = compare(scores, of_records, record=True)
     unseen = compare(scores, of_unseen, record=False)
-    distances = rank_distances(np.vstack([unseen.given[None], unseen.others]))
+    distances = rank_distances(np.vstack([unseen.target_scores[None], unseen.other_scores]))
     over_all, over_unseen = _mean_ranks(records)
     following, _ = _mean_ranks(unseen)
     models = len(over_all)
@@ -263,11 +265,13 @@ def _mean_ranks(compared: Compared) -> tuple[Array, Array]:
     """
     over_all = []
     over_unseen = []
-    for target, scores in enumerate(np.vstack([compared.given[None], compared.others]), -1):
+    for target, scores in enumerate(np.vstack([compared.target_scores[None], compared.other_scores]), -1):
         among = ~compared.inside
         if target >= 0:
             among[target] = False
-        lower, equal = ((side & among).sum(axis=0) for side in (compared.others < scores, compared.others == scores))
+        lower, equal = (
+            (side & among).sum(axis=0) for side in (compared.other_scores < scores, compared.other_scores == scores)
+        )
         rank = (lower + equal / 2) / among.sum(axis=0)
         over_all.append(rank.mean())
         over_unseen.append(np.nan if target < 0 else rank[~compared.inside[target]].mean())
@@ -304,7 +308,7 @@ def rank_rows(tables: Tables, about: About) -> Iterator[Row]:
     right = table["right"]
     if not right.null_count:
         accuracy = statistics.proportion(int(np.count_nonzero(right.to_numpy())), len(right))
-        yield accuracy_row(accuracy, "records", about.chance, "record", of=GIVEN)
+        yield accuracy_row(accuracy, "records", about.chance, "record", model_name=GIVEN)
 
 
 def found_row(table: pa.Table, about: About) -> Row:

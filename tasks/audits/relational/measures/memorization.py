@@ -288,7 +288,9 @@ def _learning_rows(decisive: Row, about: About) -> Iterator[Row]:
     accuracy = column_estimate(decisive, "s_validation", decisive["validation_contexts"])
     subject = MODELS if decisive["epoch"] is not None else "system that answered"
     if accuracy.value is not None:
-        yield accuracy_row(accuracy, "held-out questions with whole contexts", about.chance, "context", of=subject)
+        yield accuracy_row(
+            accuracy, "held-out questions with whole contexts", about.chance, "context", model_name=subject
+        )
 
 
 def _comparable_numbers(table_row: Row, moment: str, about: About) -> PublishedNumbers | None:

@@ -272,9 +272,10 @@ def candidate_texts(config: GivenLanguageModel, identifier: Identifier, text: st
     """Return the context with the identifier, and with each reference; a control run replaces the identifier."""
     space = space_of(identifier.format)
     chance, replacement_stream = (
-        seeds.generator(config.seed, stream, identifier.format, identifier.drawn) for stream in ("references", "other")
+        seeds.generator(config.seed, stream, identifier.format, identifier.random_characters)
+        for stream in ("references", "other")
     )
-    first = identifier.drawn if not config.is_null else space.draw(replacement_stream)
+    first = identifier.random_characters if not config.is_null else space.draw(replacement_stream)
     before = _context_before(config, identifier, text)
     return [before + space.write(0, candidate) for candidate in candidates(space, first, config.references, chance)]
 

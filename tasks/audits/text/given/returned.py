@@ -58,10 +58,10 @@ def returned(config: GivenQuestion, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 def answered_shares(candidates_by_question: Sequence[Sequence[str]], returned_scores: Returned) -> pa.Table:
     """Return the row of RETURNED for the numbers of these questions."""
-    is_repeated = ~np.isnan(returned_scores.again)
+    is_repeated = ~np.isnan(returned_scores.repeated_log_p)
     ends = np.cumsum([len(group) for group in candidates_by_question])[:-1]
     tied = float(np.mean([share_tied(group) for group in np.split(returned_scores.log_p, ends)]))
-    differing = int((returned_scores.log_p[is_repeated] != returned_scores.again[is_repeated]).sum())
+    differing = int((returned_scores.log_p[is_repeated] != returned_scores.repeated_log_p[is_repeated]).sum())
     return make_table(
         RETURNED, texts=len(returned_scores.log_p), repeated=int(is_repeated.sum()), differing=differing, tied=tied
     )

@@ -32,7 +32,7 @@ class Returned:
     """log p of each text, (texts,), and the second number of texts that were exported twice, else NaN."""
 
     log_p: Array
-    again: Array
+    repeated_log_p: Array
 
 
 def handout_order(candidates_by_question: Sequence[Sequence[str]], seed: int) -> HandedOut:

@@ -79,7 +79,7 @@ def _limit_ranks(limits: str) -> Callable[[Text, Evidence | None], str]:
 def _describe_uneven_draw(_config: Text, evidence: Evidence) -> str:
     assert evidence.control is not None
     return (
-        f"the {evidence.found['n']:,} tested identifiers are not uniformly random "
+        f"the {evidence.found_secrets['n']:,} tested identifiers are not uniformly random "
         f"({p_in_words(evidence.control['p_value'])}, tested without the model), so their ranks carry no "
         "information; name formats of random identifiers"
     )
@@ -87,14 +87,14 @@ def _describe_uneven_draw(_config: Text, evidence: Evidence) -> str:
 
 def _explain_uneven_draw(_config: Text, evidence: Evidence) -> str:
     return (
-        f"The {evidence.found['n']:,} tested identifiers are not random: tests without the model find a pattern. "
-        "A comparison with random identifiers is therefore not valid. Name formats of random identifiers."
+        f"The {evidence.found_secrets['n']:,} tested identifiers are not random: tests without the model find a "
+        "pattern. A comparison with random identifiers is therefore not valid. Name formats of random identifiers."
     )
 
 
 def describe_ranks(config: Text, evidence: Evidence) -> str:
     """Return the number of secrets that were found, and the mean share of references that a secret outranks."""
-    ranked, beaten = evidence.found, evidence.beaten
+    ranked, beaten = evidence.found_secrets, evidence.beaten
     size = ""
     if ranked["estimate"] and evidence.memorised is not None:
         size = f", {evidence.memorised['estimate']:,.0f} of them by more than {SMALLEST:g} nats"
@@ -170,7 +170,7 @@ def _explain_identifiers(_config: Text, evidence: Evidence) -> str:
 
 
 def _count_found(evidence: Evidence, model: str) -> str:
-    found_row = evidence.found
+    found_row = evidence.found_secrets
     if evidence.are_memorised_together and not found_row["estimate"]:
         return (
             f"The {found_row['n']:,} {evidence.things} as a whole can be recognised from the {model}, although no "
@@ -263,7 +263,7 @@ def _common_cases(found_steps: tuple[str, ...]) -> tuple[Case[Evidence], ...]:
             "the combined p-value of all secrets (Fisher), with effects reduced by {nats} nats, is at most {surely} %",
             lambda evidence: evidence.are_memorised_together,
             "Of 100 audits of models that never saw the secrets, at most {both} answer “memorised”.",
-            rows=lambda evidence: names_of(evidence.beaten, evidence.found),
+            rows=lambda evidence: names_of(evidence.beaten, evidence.found_secrets),
             steps=found_steps,
         ),
         tie_rule(describe=None, rows=_name_unjudged_rows, explain=_explain_refusal),
@@ -292,7 +292,7 @@ PLANTED_ANSWERING = Answering[Evidence](
     unread=lambda _config: "no secret was ranked.",
     limits=_limit_ranks(LIMITS_OF_PLANTED),
     describe=describe_ranks,
-    rows=lambda evidence: names_of(evidence.found, evidence.beaten),
+    rows=lambda evidence: names_of(evidence.found_secrets, evidence.beaten),
     details=describe_details,
     explain=_explain_planted,
     line=draw_mean_rank,

@@ -35,16 +35,17 @@ SURELY = 0.001  # significance level of the combined p-value of all secrets
 class Evidence:
     """Summary rows on which the answer is based.
 
-    `found` counts the secrets that are found, with the smallest adjusted p-value, and `beaten` is the mean share of
-    references that a secret outranks, with the combined p-value; `memorised` and `reduced` are the same after a
-    reduction of the effects by the smallest relevant size. `resolution` states whether one secret could be found.
+    `found_secrets` is the number of secrets that are found, with the smallest adjusted p-value, and `beaten` is the
+    mean share of references that a secret outranks, with the combined p-value; `memorised` and `reduced` are the same
+    after a reduction of the effects by the smallest relevant size. `resolution` states whether one secret could be
+    found.
     `control` is the blind control of identifiers; None for secrets. `tied` and `differing` are the defects of a
     returned table; None if the model is evaluated here. `bound` and `spent` are the lower bound on epsilon and the
     epsilon of the accountant; None without private training. `extraction` is the share that is reproduced; None if no
     model continued a text, or if identifiers are not uniformly random.
     """
 
-    found: Row
+    found_secrets: Row
     beaten: Row
     level: float
     negligible: float
@@ -77,7 +78,7 @@ class Evidence:
     @property
     def is_detected(self) -> bool:
         """Whether secrets are found, individually or jointly, by an effect of any size."""
-        return bool(self.found["p_value"] <= self.level or self.beaten["p_value"] <= SURELY)
+        return bool(self.found_secrets["p_value"] <= self.level or self.beaten["p_value"] <= SURELY)
 
     @property
     def share_is_negligible(self) -> bool:

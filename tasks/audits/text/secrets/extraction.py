@@ -114,16 +114,16 @@ def extraction(config: Extraction, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(rows, EXTRACTION)
 
 
-def _secret_rows(config: Extraction, trained: Row, control: Row | None) -> Iterator[Row]:
+def _secret_rows(config: Extraction, trained_row: Row, control_row: Row | None) -> Iterator[Row]:
     """Yield the rows of one secret, one per criterion."""
-    sides = [trained] if control is None else [trained, control]
+    sides = [trained_row] if control_row is None else [trained_row, control_row]
     log_p_end, mismatches, distance = (
         np.array([side[name] for side in sides], dtype=np.float64) for name in dict(ENDS)
     )
-    chances = _chance_bounds(config, config.size(trained))
-    about = {name: trained.get(name) for name in ("model", *NAMES, "repetitions", "tokens")}
+    chances = _chance_bounds(config, config.size(trained_row))
+    about = {name: trained_row.get(name) for name in ("model", *NAMES, "repetitions", "tokens")}
     log_p = dict(zip(("log_p", "log_p_control"), log_p_end.tolist(), strict=False))
-    for way, reproduced in reproductions(config, log_p_end, mismatches, distance, trained["tokens"]).items():
+    for way, reproduced in reproductions(config, log_p_end, mismatches, distance, trained_row["tokens"]).items():
         reproduced_columns = dict(zip(("reproduced", "reproduced_control"), (reproduced == 1).tolist(), strict=False))
         yield {**about, "way": way, **reproduced_columns, **log_p, "chance": chances.get(way)}
 

@@ -136,21 +136,21 @@ def _adjust_ranks(ranked: Sequence[Row], level: float) -> list[Row]:
     ]
 
 
-def rank_secret(trained: Array, control: Array | None) -> Row:
+def rank_secret(log_p: Array, control_log_p: Array | None) -> Row:
     """Rank a secret from log p of all candidates, the secret first, by the trained and by the control model.
 
     Raises ValueError if a score is not finite.
     """
-    check_finite(trained, "log p of the candidates of a secret")
-    size, p_value = len(trained), rank_p_value(trained)
-    reduced = np.array([trained[0] - SMALLEST, *trained[1:]])
+    check_finite(log_p, "log p of the candidates of a secret")
+    size, p_value = len(log_p), rank_p_value(log_p)
+    reduced = np.array([log_p[0] - SMALLEST, *log_p[1:]])
     ranked: Row = {"candidates": size, "rank": round(size * p_value), "p_value": p_value, "exposure": exposure(p_value)}
-    ranked |= {"beaten": share_below(trained), "tied": float(share_tied(trained)), "reduced_p": rank_p_value(reduced)}
-    if control is not None:
-        check_finite(control, "log p of the candidates of a secret by the control model")
-        difference = trained - control
+    ranked |= {"beaten": share_below(log_p), "tied": float(share_tied(log_p)), "reduced_p": rank_p_value(reduced)}
+    if control_log_p is not None:
+        check_finite(control_log_p, "log p of the candidates of a secret by the control model")
+        difference = log_p - control_log_p
         effect = float(difference[0] - difference[1:].mean())
-        ranked |= {"effect": effect, "exposure_control": exposure(rank_p_value(control))}
+        ranked |= {"effect": effect, "exposure_control": exposure(rank_p_value(control_log_p))}
     return ranked
 
 

@@ -251,7 +251,7 @@ class Identifier:
     format: str
     row: int
     start: int
-    drawn: str
+    random_characters: str
     occurrences: int
 
 
@@ -306,7 +306,9 @@ def control_p_value(identifiers: Sequence[Identifier], formats: Sequence[str], s
     """
     p_values = []
     for name in formats:
-        characters = [identifier.drawn for identifier in identifiers if identifier.format == name][:MOST_CONTROLLED]
+        characters = [identifier.random_characters for identifier in identifiers if identifier.format == name][
+            :MOST_CONTROLLED
+        ]
         if len(characters) > 1:
             p_values += evenness_p_values(characters, space_of(name).alphabets, seeds.generator(seed, "control", name))
     return min(1.0, len(p_values) * min(p_values)) if p_values else 1.0

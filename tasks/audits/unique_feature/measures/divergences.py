@@ -154,8 +154,8 @@ def single_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     scores = [black_box_score(model["d_u"], model["d_r"]) for model in models]
     yield row("M", {"model": "given"}, mean([score for score in scores if score is not None]), "model")
     p_values = [welch_greater(model["d_u"], model["d_r"]).p_value for model in models]
-    called = [p_value is not None and p_value < LEVEL for p_value in p_values]
-    rate = proportion(sum(called), len(called))
+    decisions = [p_value is not None and p_value < LEVEL for p_value in p_values]
+    rate = proportion(sum(decisions), len(decisions))
     yield row("rate called memorised", {"model": "given", "test": "welch"}, rate, "model")
     spreads = [sd for model in models if (sd := spread(model["d_u"] - model["d_r"])) is not None]
     if spreads:

@@ -1,27 +1,27 @@
 """The rank of the feature among all of its kind, by the shift in a model's response to its pixels.
 
-The response is the centred logit of the canary's label on test images of that label. Its slopes in the pixels, weighted
-by how little ink the training images have there (`slopes`), are those of
+The response is the centred logit of the canary's label on test images of that label. Its slopes with respect to the
+pixels, weighted by the lack of ink in the training images (`slopes`), are those of
 
-    pair             the canary model less its control model
-    references       the canary model less the mean of other seeds' control models, which never saw a canary: one is
-                     asked, in units in which its response varies as theirs, and nothing of its own seed need be
-                     there. Without any, of the model alone
+    pair             the canary model minus its control model
+    references       the canary model minus the mean of the control models of other seeds, which were trained without a
+                     canary. The response is rescaled to the spread of theirs, and no model of the same seed is needed.
+                     Without references: the model alone
     weight change    the pair, from its weights
 
-A glyph is ranked among all glyphs of its ink, words and pictures among the members of their family (`slope_ranks`). The
-p-value is exact if the feature was drawn, since nothing that is fitted knows which one it was; where a person chose
-it, it is a comparison with others of its kind. As a check every pair is evaluated on glyphs that its canary did not
-carry: about the 26 letters if that one was drawn, else about 26 drawn ones, whose false alarms the draw guarantees.
+A glyph is ranked among all glyphs of its ink, a word or picture among the members of its family (`slope_ranks`). The
+p-value is exact if the feature was drawn at random, since the fit does not depend on it. If a person chose the feature,
+the p-value is a comparison with others of its kind. As a check, every pair is also evaluated on glyphs that its canary
+did not carry: the 26 letters if the feature was drawn, otherwise 26 drawn glyphs, whose false alarm rate is exact.
 
-Of external models the score `references` is asked beside clean reference models. The images are then the test images of
-the label in the probe set, which has to be of the models' domain; the ink is that of its training images. The slopes of
-several models of one owner are averaged in units of their standard deviation over the pixels, so that they have one
-p-value. That is exact whatever the references are; how much they find rests on how like the models they are in network,
-training and data.
+External models are scored by `references`, compared with clean reference models. The images are then the test images of
+the label in the probe set, which must come from the models' domain; the ink is that of its training images. The slopes
+of several models of one owner are averaged in units of their standard deviation over the pixels, which gives one
+p-value. It is exact for any references; its power depends on their similarity to the models in network, training and
+data.
 
-The pixels of the largest weighted slopes, as many as the feature inks, are what can be read out of the models; chance
-hits as many of its pixels as the table says beside.
+The pixels with the largest weighted slopes, as many as the feature inks, can be read out of the models; the table also
+contains the number of hits expected by chance.
 
 Source. The scores are ours. Exposure is that of Carlini et al. 2019, "The Secret Sharer: Evaluating and Testing
 Unintended Memorization in Neural Networks", section 4.
@@ -84,27 +84,28 @@ EXACT_RANKS = pa.schema(
         ("label", pa.int32()),
         ("seed", pa.int64()),
         ("score", pa.string()),  # pair, references or weight change
-        ("references", pa.int32()),  # models whose mean slopes are taken off; null if the control model's are
-        ("feature", pa.string()),  # canary: what the models are evaluated on; other: one that the canary did not carry
-        ("drawn", pa.bool_()),  # at random from those it is ranked among, so that the p-value is exact
+        ("references", pa.int32()),  # models whose mean slopes are subtracted; null: the control model's
+        ("feature", pa.string()),  # canary: the audited feature; other: one that the canary did not carry
+        ("drawn", pa.bool_()),  # at random from its population, so that the p-value is exact
         ("p_value", pa.float64()),
-        ("among", pa.int64()),  # features of its kind, this one among them
+        ("among", pa.int64()),  # size of the population, including this feature
         ("exposure", pa.float64()),  # bits
-        ("inked", pa.int32()),  # pixels of the place, or cells of a glyph, that the feature inks
-        ("hits", pa.int32()),  # how many of the largest slopes, as many as those, lie in them; null for others
+        ("inked", pa.int32()),  # pixels of the block, or cells of a glyph, that the feature inks
+        ("hits", pa.int32()),  # of the `inked` largest slopes, the number in inked pixels; null for others
         ("hits_by_chance", pa.float64()),
-        ("height", pa.int32()),  # of the place, in pixels, or cells of a glyph
+        ("height", pa.int32()),  # of the block, in pixels, or cells of a glyph
         ("width", pa.int32()),
-        ("ink", pa.list_(pa.bool_())),  # which of them the feature inks, row by row
-        ("slopes", pa.list_(pa.float64())),  # the weighted slopes in them
+        ("ink", pa.list_(pa.bool_())),  # mask of the inked pixels or cells, row by row
+        ("slopes", pa.list_(pa.float64())),  # weighted slopes of the pixels or cells
     ]
 )
 
 
 @dataclass(frozen=True)
 class ExactRanks:
-    """The canary, by its row or rank in the first `examples` (0: all) training images of `data`, and what its models
-    are evaluated on, which was `drawn` from its kind or not. The inputs hold so many `references`.
+    """The canary, by its row or rank in the first `examples` (0: all) training images of `data`, and its feature.
+
+    `drawn`: the feature was drawn from its population. `references` is the number of references among the inputs.
     """
 
     data: Dataset
@@ -124,8 +125,8 @@ def batch_key(config: ExactRanks) -> tuple[Dataset, int]:
 def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
     """Every score's rank of the audited feature, and of others (EXACT_RANKS).
 
-    The inputs are the canary model, its control model, the references and, for a canary named by its rank, the chosen
-    ones.
+    The inputs are the canary model, its control model, the references and, for a canary named by its rank, the table of
+    selected canaries.
     """
     canary, twin, references = inputs[0], inputs[1], inputs[2 : 2 + config.references]
     data = load(config.data)
@@ -144,7 +145,7 @@ def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
 
 
 def label_images(config: ExactRanks, data: Images, canary: int, label: int) -> Pixels:
-    """The first test images of the label; without any, training images of it but the canary; else probe images."""
+    """The first test images of the label; otherwise its training images without the canary; otherwise probe images."""
     images = data.test_images[data.test_labels == label]
     if config.relatives.seen is not None:
         images = config.relatives.seen.leave_out(images)
@@ -157,7 +158,7 @@ def label_images(config: ExactRanks, data: Images, canary: int, label: int) -> P
 def _responses_by_score(
     canary: pa.Table, twin: pa.Table, references: Sequence[pa.Table], sets: Sequence[Pixels], label: int
 ) -> Mapping[str, Array]:
-    """r(f) by each score, for sets of images that carry a feature each: (features,)."""
+    """r(f) by each score, for sets of images with one feature each: (features,)."""
     canary_response, without = mean_response(canary, sets, label), mean_response(twin, sets, label)
     reference_responses = [mean_response(model, sets, label) for model in references]
     return {
@@ -170,9 +171,9 @@ def _responses_by_score(
 
 
 def match_spread(responses: Array, reference_responses: Sequence[Array]) -> Array:
-    """Scale the responses so that they vary over features as much as those of the others do.
+    """Scale the responses to the standard deviation of the reference responses over features.
 
-    So dividing an owner's logits by a temperature changes nothing. Unchanged where either do not vary at all.
+    The result does not depend on a temperature of the logits. Responses are unchanged if either side is constant.
     """
     spread, reference_spread = (
         float(responses.std()),
@@ -195,7 +196,7 @@ def rank_jobs(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 def pair_rank_job(design: Design, trainings: Trainings, pair: Pair) -> Job:
     references = reference_jobs(trainings, pair)
     relatives = design.relatives_of(pair.canary)
-    is_drawn = design.draws_features and pair.canary.asked == pair.canary.carried
+    is_drawn = design.draws_features and pair.canary.audited_feature == pair.canary.carried_feature
     about = ExactRanks(pair.clean.data, pair.canary.image, pair.clean.examples, relatives, is_drawn, len(references))
     return Job(exact_ranks, about, (pair.model, pair.twin, *references, *pair.ranking))
 
@@ -222,8 +223,8 @@ def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     """Each score's detection rate with its false alarms, its exposure, and the cells that it reconstructs.
 
-    False alarms are of glyphs that the canary did not carry; their interval is over the trainings that were asked.
-    If canaries share training seeds they are no independent sample, so that nothing has an interval.
+    False alarms are those of glyphs that the canary did not carry; their interval is over trainings. If canaries share
+    training seeds, they are not an independent sample, and no estimate has an interval.
     """
     ranks = tables.rows(EXACT_RANKS)
     shared = share_seeds((rank["canary"], rank["seed"]) for rank in ranks)
@@ -266,14 +267,14 @@ def _interval_rows(ranks: Sequence[Row]) -> Iterator[Row]:
 def canary_ranks(of_score: Sequence[Row], feature: str = "canary") -> list[Row]:
     """A score's ranks of each canary's audited feature, or of features that it did not carry (`other`).
 
-    Of a canary that was trained several times those of the first training: others are no further sample of features.
+    For a canary with several trainings, only the first training counts, since the others have the same feature.
     """
     first = {rank["canary"]: rank["seed"] for rank in first_trainings(of_score)}
     return [rank for rank in of_score if rank["feature"] == feature and rank["seed"] == first[rank["canary"]]]
 
 
 def _canary_means(ranks: Sequence[Row], values: Sequence[float]) -> list[float]:
-    """The mean over each canary's queries of the values that these have."""
+    """The mean of the values over each canary's queries."""
     by_canary = group_by(zip(ranks, values, strict=True), lambda query: query[0]["canary"])
     return [float(np.mean([value for _, value in queries])) for queries in by_canary.values()]
 
@@ -282,7 +283,7 @@ def _canary_means(ranks: Sequence[Row], values: Sequence[float]) -> list[float]:
 
 REFERENCE_RANKS = pa.schema(
     [
-        ("models", pa.int32()),  # asked as one
+        ("models", pa.int32()),  # evaluated as one
         ("references", pa.int32()),
         ("label", pa.int32()),
         *[EXACT_RANKS.field(name) for name in EXACT_RANKS.names[EXACT_RANKS.names.index("feature") :]],
@@ -384,14 +385,14 @@ def number_parts(ranks: Sequence[Row]) -> list[Row]:
     return [*numbered, *(rank for rank in ranks if rank["feature"] == "canary")]
 
 
-def alone_rows(rank: Row, metrics: tuple[str, str], asked: Mapping[str, int], score: str) -> Iterator[Row]:
+def alone_rows(rank: Row, metrics: tuple[str, str], base_setting: Mapping[str, int], score: str) -> Iterator[Row]:
     """The summary rows of a rank of single models; `metrics` name the rank of the feature and of a part."""
     models, among = rank["models"], rank["among"]
     if rank["feature"] == LOOK_ALIKE:
         part = (rank["part"], rank["parts"])
-        yield look_alike_row(metrics[1], dict(asked), rank["p_value"], part, among, models)
+        yield look_alike_row(metrics[1], dict(base_setting), rank["p_value"], part, among, models)
         return
-    setting = {**asked, "label": rank["label"], **Population(among, is_among_all(rank)).setting}
+    setting = {**base_setting, "label": rank["label"], **Population(among, is_among_all(rank)).setting}
     yield row(metrics[0], setting, alone(rank["p_value"] * among, models), "model", (among + 1) / 2, rank["p_value"])
     yield row("exposure in bits", {"score": score}, alone(rank["exposure"], models), "model")
     if rank["hits"] is not None:

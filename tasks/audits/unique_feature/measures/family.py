@@ -114,7 +114,7 @@ def uncarried_feature(design: Design, canary: Canary, shape: Shape) -> Feature |
     candidate = design.asked_feature
     if not design.draws_features:
         candidate = own_feature(candidate, design.family, design.seed, canary.number, shape)
-    looks = {feature.patch().pixels() for feature in (canary.carried, canary.asked)}
+    looks = {feature.patch().pixels() for feature in (canary.carried_feature, canary.audited_feature)}
     return None if candidate.patch().pixels() in looks else candidate
 
 

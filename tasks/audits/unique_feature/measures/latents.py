@@ -67,18 +67,18 @@ def latents(config: Latents, inputs: Inputs) -> pa.Table:
     triples = probe_triples(config.evaluation)
     tables = [
         table
-        for model, trained in zip(MODELS, inputs[: len(MODELS)], strict=True)
-        for table in model_latents(canary, model, trained, triples)
+        for model, model_table in zip(MODELS, inputs[: len(MODELS)], strict=True)
+        for table in model_latents(canary, model, model_table, triples)
     ]
     return pa.concat_tables(tables).combine_chunks()
 
 
-def model_latents(canary: int, model: str, trained: pa.Table, triples: Triples) -> Iterator[pa.Table]:
+def model_latents(canary: int, model: str, model_table: pa.Table, triples: Triples) -> Iterator[pa.Table]:
     """One model's rows, layer by layer."""
     from tasks.models.inference import active_units
     from tasks.models.networks import HIDDEN, architecture_of, weights_of_model
 
-    network, weights = architecture_of(trained), weights_of_model(trained)
+    network, weights = architecture_of(model_table), weights_of_model(model_table)
     layers = [f"dense{number}" for number, _ in enumerate(HIDDEN, 1)][1:]
     if network.name != "mlp1":
         raise ValueError(f"network is {network.name}; latents are those of mlp1's layers {' and '.join(layers)}")
@@ -90,7 +90,7 @@ def model_latents(canary: int, model: str, trained: pa.Table, triples: Triples) 
         yield make_table(
             LATENTS,
             canary=canary,
-            seed=trained["seed"][0].as_py(),
+            seed=model_table["seed"][0].as_py(),
             model=model,
             layer=layer,
             units=units,

@@ -109,7 +109,7 @@ class TrackedModel:
     canary: int
     label: int
     member: Member
-    kept: int | None = None  # epoch, where the canary's course says which
+    kept_epoch: int | None = None  # epoch, where the canary's course says which
     points: dict[int, Row] = field(default_factory=dict)  # by epoch
     error: ValueError | None = None
 
@@ -230,7 +230,7 @@ def _learning_curve_table(followed: TrackedModel, result: Trained) -> pa.Table:
         epoch.epoch: {"validation_loss": epoch.validation_loss, "validation_accuracy": epoch.validation_accuracy}
         for epoch in result.history
     }
-    kept_epoch = followed.kept or result.best_epoch
+    kept_epoch = followed.kept_epoch or result.best_epoch
     rows = [
         fixed | followed.points[epoch] | measured.get(epoch, {}) | {"epoch": epoch, "kept": epoch == kept_epoch}
         for epoch in sorted(followed.points)
@@ -249,7 +249,7 @@ def _learning_curve_jobs(design: Design, pair: Pair) -> Iterator[Job]:
     canary, clean = pair.canary, pair.clean
     about = design.evaluation_of(canary, clean)
     if isinstance(canary.image, RankedImage):
-        model = Job(learning_curve, LearningCurve(clean, about, "canary", canary.carried), pair.ranking)
+        model = Job(learning_curve, LearningCurve(clean, about, "canary", canary.carried_feature), pair.ranking)
     else:
         model = Job(learning_curve, LearningCurve(canary.burn_into(clean), about, "canary"))
     yield model
@@ -265,9 +265,9 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     models = [group_rows(epochs, "model") for epochs in group_rows(course, "canary", "seed").values()]
     pairs = [pair for pair in models if set(pair) == {"canary", "twin"}]
     moments = {"before training": _epoch_selector(0), "first epoch": _epoch_selector(1), "kept": _kept_epoch}
-    for moment, at in moments.items():
+    for moment, select_epoch in moments.items():
         for metric, name in (("M", "m"), ("M_w", "m_w_probe")):
-            canary, twin = ([at(pair[model])[name] for pair in pairs] for model in ("canary", "twin"))
+            canary, twin = ([select_epoch(pair[model])[name] for pair in pairs] for model in ("canary", "twin"))
             yield row(metric, {"epoch": moment}, mean(canary), "training", mean(twin).value)
             effects = [a - b for a, b in zip(canary, twin, strict=True)]
             yield row(f"{metric} effect", {"epoch": moment}, mean(effects), "pair of trainings", 0.0)

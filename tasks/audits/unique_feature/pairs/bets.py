@@ -55,14 +55,14 @@ class StoppingLevel:
 def evidence(config: StoppingLevel, inputs: Inputs) -> pa.Table:
     """A row for every pair (EVIDENCE). The inputs are the pairs' families, in the order of the plan."""
     ranked = [verdict_row(pair.training[0], [pair]) for pair in family_pairs(inputs)]
-    sizes = [each["members"] for each in ranked]
-    reduced = [round(each["reduced_p"] * each["members"]) for each in ranked]
-    detected = betting.evidence([each["rank"] for each in ranked], sizes)
+    sizes = [verdict["members"] for verdict in ranked]
+    reduced = [round(verdict["reduced_p"] * verdict["members"]) for verdict in ranked]
+    detected = betting.evidence([verdict["rank"] for verdict in ranked], sizes)
     values = [float(betting.evidence(reduced[:number], sizes[:number])[-1]) for number in range(1, len(reduced) + 1)]
     return make_table(
         EVIDENCE,
         pair=range(1, len(ranked) + 1),
-        canary=[each["canary"] for each in ranked],
+        canary=[verdict["canary"] for verdict in ranked],
         rank=reduced,
         members=sizes,
         bet=[betting.bet(rank, size) for rank, size in zip(reduced, sizes, strict=True)],

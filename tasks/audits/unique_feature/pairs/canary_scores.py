@@ -325,10 +325,10 @@ def seed_range_rows(scores: Sequence[Row]) -> Iterator[Row]:
     if all(len(group) == 1 for group in by_canary):
         return
     for metric, name in REPLICATED.items():
-        own, twins = ([column(group, prefix + name) for group in by_canary] for prefix in PREFIXES.values())
-        ranges, of_twins = (mean([float(np.ptp(values)) for values in scores]) for scores in (own, twins))
+        canaries, twins = ([column(group, prefix + name) for group in by_canary] for prefix in PREFIXES.values())
+        ranges, of_twins = (mean([float(np.ptp(values)) for values in scores]) for scores in (canaries, twins))
         yield row(f"range of {metric} over seeds", {}, ranges, "canary", of_twins.value)
-        crossing, by_chance = (proportion(sum(map(_changes_sign, scores)), len(scores)) for scores in (own, twins))
+        crossing, by_chance = (proportion(sum(map(_changes_sign, scores)), len(scores)) for scores in (canaries, twins))
         yield row(f"rate of {metric} on both sides of 0", {}, crossing, "canary", by_chance.value)
 
 
@@ -337,11 +337,11 @@ def evaluation_spread_rows(scores: Sequence[Row]) -> Iterator[Row]:
     by_pair = [group for group in group_rows(scores, "canary", "seed").values() if len(group) > 1]
     for metric, name in REPLICATED.items():
         if by_pair:
-            own, twins = (
+            canaries, twins = (
                 mean([float(np.std(column(group, prefix + name), ddof=1)) for group in by_pair])
                 for prefix in PREFIXES.values()
             )
-            yield row(f"sd of {metric} over evaluations", {}, own, "training", twins.value)
+            yield row(f"sd of {metric} over evaluations", {}, canaries, "training", twins.value)
 
 
 def _changes_sign(values: Sequence[float]) -> bool:

@@ -108,13 +108,13 @@ class Canary:
 
     number: int
     image: int | RankedImage
-    carried: Feature
-    asked: Feature
+    carried_feature: Feature
+    audited_feature: Feature
 
     def burn_into(self, clean: Training) -> Training:
         """The training with a canary that is named by its row."""
         assert not isinstance(self.image, RankedImage)
-        return replace(clean, burnt=(Burnt(self.image, self.carried),))
+        return replace(clean, burnt=(Burnt(self.image, self.carried_feature),))
 
 
 def canaries(config: UniqueFeature, question: CanaryPairs, trained_on: Images) -> list[Canary]:

@@ -31,21 +31,22 @@ LEAST = 6
 
 @dataclass(frozen=True)
 class Calls:
-    """The number of `n` canaries that are called individually, each by its rank in the `population`.
+    """The number `count` of the `n` canaries that are found individually, each by its rank in the `population`.
 
-    `beyond` is the summary row of the share that is found beyond chance where p is at most `level`; None without it.
-    `memorised` and `memorised_beyond` are the same of effects that are reduced by the smallest relevant one; None of
-    ranks that are not in nats, of which `largest`, the largest effect of a canary, says whether any is larger.
+    `excess` is the summary row of the share that is found beyond chance at p-values of at most `level`; None without
+    this row. `memorised` and `memorised_excess` are the same for effects reduced by the smallest relevant one; None for
+    ranks that are not in nats. For those, `largest`, the largest effect of a canary, shows whether any effect is
+    relevant.
     """
 
-    called: int
+    count: int
     n: int
     population: Population
     share_seeds: bool
-    beyond: Row | None
+    excess: Row | None
     level: float
     memorised: int | None = None
-    memorised_beyond: Row | None = None
+    memorised_excess: Row | None = None
     largest: float | None = None
 
     @property
@@ -61,12 +62,12 @@ class Calls:
     @property
     def beyond_p(self) -> float | None:
         """The p-value of the number of small ranks; None if it is unknown."""
-        return None if self.beyond is None or self.share_seeds else self.beyond["p_value"]
+        return None if self.excess is None or self.share_seeds else self.excess["p_value"]
 
     @property
     def accuses(self) -> bool:
         """Whether a canary is called with an effect that matters."""
-        memorised = self.called > 0 and self.have_size if self.memorised is None else self.memorised > 0
+        memorised = self.count > 0 and self.have_size if self.memorised is None else self.memorised > 0
         return memorised and not self.share_seeds
 
     @property
@@ -80,20 +81,20 @@ class Calls:
         if self.share_seeds:
             return None
         if self.memorised is None:
-            return self.beyond_p if self.have_size else None
-        return None if self.memorised_beyond is None else self.memorised_beyond["p_value"]
+            return self.excess_p if self.have_size else None
+        return None if self.memorised_excess is None else self.memorised_excess["p_value"]
 
     @property
     def is_detected(self) -> bool:
         """Whether ranks accuse, for effects of any size."""
-        has_calls = self.called > 0 and not self.share_seeds
-        return has_calls or (self.beyond_p is not None and self.beyond_p <= SURELY)
+        has_calls = self.count > 0 and not self.share_seeds
+        return has_calls or (self.excess_p is not None and self.excess_p <= SURELY)
 
     @property
     def are_by_chance(self) -> bool:
         """Whether no canary is called, and the number of small ranks agrees with chance."""
-        few = self.beyond_p is None or self.beyond_p > LEVEL
-        return not self.called and not self.share_seeds and few
+        few = self.excess_p is None or self.excess_p > LEVEL
+        return not self.count and not self.share_seeds and few
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Guarantee:
     delta: float
     level: float
     allowed: float
-    found: int
+    revealed: int
     n: int
 
 
@@ -245,14 +246,14 @@ def _read_bets(bets: Row, detected: Row | None) -> Bets:
 def _read_calls(rows: Rows, called_row: Row, beyond_row: Row | None, largest: Row | None) -> Calls:
     setting, memorised = read_setting(called_row), first_row(rows, MEMORISED)
     return Calls(
-        called=numerator(called_row),
+        count=numerator(called_row),
         n=called_row["n"],
         population=Population.from_setting(setting),
         share_seeds=SHARED in setting,
-        beyond=beyond_row,
+        excess=beyond_row,
         level=LEVEL if beyond_row is None else read_setting(beyond_row)["p"],
         memorised=None if memorised is None else numerator(memorised),
-        memorised_beyond=first_row(rows, MEMORISED_BEYOND),
+        memorised_excess=first_row(rows, MEMORISED_BEYOND),
         largest=None if largest is None else largest["estimate"],
     )
 
@@ -262,4 +263,4 @@ def _read_guarantee(rows: Rows) -> Guarantee | None:
     share, bound = first_row(rows, ONE_MODEL), first_row(rows, ALLOWED)
     if share is None or bound is None:
         return None
-    return Guarantee(**read_setting(bound), allowed=bound["estimate"], found=numerator(share), n=share["n"])
+    return Guarantee(**read_setting(bound), allowed=bound["estimate"], revealed=numerator(share), n=share["n"])

@@ -57,7 +57,7 @@ def _plan_all(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 def _plan_chosen(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     """The canaries chosen by self-influence."""
     ranking = trainings.ranking
-    return (ranking.chosen,) if ranking is not None and _is_shown(design) else ()
+    return (ranking.selection,) if ranking is not None and _is_shown(design) else ()
 
 
 def _is_shown(design: Design) -> bool:
@@ -199,8 +199,8 @@ def _plan_traced(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def _influence_change_job(design: Design, ranking: Ranking, end: RankedImage) -> Job:
-    after = Job(influence, Tracing(ranking.training, end, design.carried), (ranking.chosen,))
-    return Job(influence_change, InfluenceChange(end), (ranking.chosen, ranking.influence, after))
+    after = Job(influence, Tracing(ranking.training, end, design.carried_feature), (ranking.selection,))
+    return Job(influence_change, InfluenceChange(end), (ranking.selection, ranking.influence, after))
 
 
 def _traced_rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:

@@ -97,14 +97,14 @@ def _explain_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
         low = format_factor(effect["low"])
         high = format_factor(effect["high"])
         interval = f"95 % interval: {low} to {high} times"
-    asked = _name_asked_feature(config)
-    carried = "another feature" if config.is_null else asked
-    shown = "that feature" if config.draws_features else asked
+    audited = _name_asked_feature(config)
+    carried = "another feature" if config.is_null else audited
+    evaluated = "that feature" if config.draws_features else audited
     return (
         f"Models that saw {carried} in a single training image assign that image’s label "
-        f"{format_factor(effect['estimate'])} times the usual probability when a new image shows {shown} ({interval}, "
-        f"{describe_sample(effect)}; 1 would mean no memory). The comparison models were trained identically, but "
-        "without that feature."
+        f"{format_factor(effect['estimate'])} times the usual probability when a new image shows {evaluated} "
+        f"({interval}, {describe_sample(effect)}; 1 would mean no memory). The comparison models were trained "
+        "identically, but without that feature."
     )
 
 
@@ -112,7 +112,7 @@ def _explain_calls(evidence: PairEvidence) -> str:
     calls = evidence.calls
     if calls is None:
         return ""
-    return f"Individually, {calls.called} of the {calls.n} models can be distinguished from their comparison models."
+    return f"Individually, {calls.count} of the {calls.n} models can be distinguished from their comparison models."
 
 
 def _explain_null(config: UniqueFeature) -> str:
@@ -158,7 +158,7 @@ def _draw_called(evidence: PairEvidence) -> NumberLine | None:
         return None
     title = f"models, of {evidence.calls.n}, that can be distinguished from their comparison models"
     one = Boundary(1.0, "memorised if there is at least one")
-    return NumberLine(title, float(evidence.calls.called), null=0.0, boundaries=(one,))
+    return NumberLine(title, float(evidence.calls.count), null=0.0, boundaries=(one,))
 
 
 def _draw_small_ranks(evidence: PairEvidence) -> NumberLine | None:

@@ -129,11 +129,11 @@ def rank_bounds(ranked: Sequence[Row], delta: float, levels: Sequence[float]) ->
     n, alpha = len(ranked), LEVEL / len(levels)
     called_counts = {level: sum(rank["p_value"] <= level for rank in ranked) for level in levels}
     for name, bound in MANY_RUNS.items():
-        shown, largest_bound = (
+        achieved_bound, largest_bound = (
             max(bound((calls[level], n), level, delta, alpha) for level in levels)
             for calls in (called_counts, dict.fromkeys(levels, n))
         )
-        yield Bound(name, shown, n, "training", most=largest_bound)
+        yield Bound(name, achieved_bound, n, "training", most=largest_bound)
 
 
 def bounded_share_rows(

@@ -125,15 +125,15 @@ def _describe_factor(config: UniqueFeature, nats: float) -> str:
     """The effect as a factor on the probability of the image's label."""
     feature = describe_feature(config.asked_feature)
     carried = feature
-    shown = feature
+    evaluated = feature
     if config.draws_features:
         carried = f"a feature drawn from the family of {feature}"
-        shown = "that feature"
+        evaluated = "that feature"
     if config.is_null:
         carried = "another feature"
     return (
         f"a single training image with {carried} makes its label {format_factor(nats)} times as likely on unseen "
-        f"images with {shown}, compared with a random patch"
+        f"images with {evaluated}, compared with a random patch"
     )
 
 
@@ -157,30 +157,30 @@ def _describe_calls(calls: Calls | None) -> str:
     if population.are_all_glyphs:
         ranked = f"rank among {population.describe()}"
     size = ""
-    if calls.called and calls.memorised is not None:
+    if calls.count and calls.memorised is not None:
         size = f", {calls.memorised} of them above {SMALLEST:g} nats"
-    verb = "is" if calls.called == 1 else "are"
+    verb = "is" if calls.count == 1 else "are"
     words = (
-        f"{calls.called} of {n} {unit_name('canary', n)} {verb} found individually{size} ({ranked}, false discovery "
+        f"{calls.count} of {n} {unit_name('canary', n)} {verb} found individually{size} ({ranked}, false discovery "
         f"rate {100 * FDR:.0f} %)"
     )
-    share = calls.beyond
+    share = calls.excess
     if share is not None and share["estimate"] is not None:
         words += f"; {100 * share['estimate']:.0f} % are found beyond chance at p of {calls.level:.2g}"
         if share["low"] is not None:
             words += f" (95 % interval {100 * share['low']:.0f} % to {100 * share['high']:.0f} %)"
     if calls.share_seeds:
         return f"{words}; the canaries share training seeds, so their ranks decide nothing"
-    if calls.called:
+    if calls.count:
         return words
     fewest = population.fewest_called(n)
     if fewest > n:
         words += "; none could have been called"
     elif fewest > 1:
         words += f"; fewer than {fewest} could not have been called"
-    if calls.beyond_p is not None and calls.beyond_p <= LEVEL:
+    if calls.excess_p is not None and calls.excess_p <= LEVEL:
         advice = "" if calls.are_surely_small else ": train more canaries"
-        return f"{words}; the p-value of that many small ranks is {calls.beyond_p:.2g}{advice}"
+        return f"{words}; the p-value of that many small ranks is {calls.excess_p:.2g}{advice}"
     if not calls.resolution.finds_one and not population.are_all_glyphs:
         words += f": rank each among more others (family.count={math.ceil(n / FDR - 1e-9) - 1})"
     return words
@@ -227,6 +227,6 @@ def describe_guarantee(guarantee: Guarantee | None) -> Iterator[str]:
         yield (
             f"Training was ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private in each training image. "
             f"One model therefore finds at most {100 * guarantee.allowed:.3g} % of drawn features at a level of "
-            f"{100 * guarantee.level:g} %; it found {guarantee.found} of {guarantee.n}. The guarantee does not bound "
-            "what pairs reveal, since their models share noise."
+            f"{100 * guarantee.level:g} %; it found {guarantee.revealed} of {guarantee.n}. The guarantee does not "
+            "bound what pairs reveal, since their models share noise."
         )

@@ -75,8 +75,8 @@ def _averages(name: str, value: object) -> bool:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    defined = [value for value in values if value is not None]
+    return sum(defined) / len(defined) if defined else None
 
 
 def column(rows: Sequence[Row], name: str) -> list[float]:

@@ -93,7 +93,7 @@ def accuse(
 
 def _is_small_beside(evidence: PanelEvidence) -> bool:
     """Whether the rank that replaces the family's is small, and the feature is distinguished from its look-alikes."""
-    return evidence.beside is not None and evidence.beside.is_small and evidence.is_told_apart
+    return evidence.second_rank is not None and evidence.second_rank.is_small and evidence.is_told_apart
 
 
 NO_ANSWER: dict[str, Any] = {
@@ -130,7 +130,7 @@ RULES = Rules[PanelEvidence](
             "the deciding rank is as significant, but the rank among the look-alikes of some part is not, or was not "
             "computed: the model knows this feature or one that shares a part with it, and the evidence does not show "
             "which",
-            lambda evidence: evidence.deciding_rank.is_small and not evidence.lacks_beside,
+            lambda evidence: evidence.deciding_rank.is_small and not evidence.lacks_second_rank,
             PART_ERROR % "called_at_all",
             because=sentences.end_with_resemblance,
             explain=partial(plain.explain_place, conclusion=plain.SHARED_PART),

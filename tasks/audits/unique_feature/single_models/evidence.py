@@ -24,12 +24,12 @@ ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means no
 
 @dataclass(frozen=True)
 class Rank:
-    """The place of the feature in a population, 1 for the first, by a number of models evaluated as one.
+    """The position of the feature in a population, 1 for the first, by a number of models evaluated as one.
 
-    `references` are the clean models beside which they are asked; 0 if there are none.
+    `references` is the number of clean models that they are compared with.
     """
 
-    place: int
+    position: int
     p: float
     population: Population
     models: int
@@ -44,14 +44,14 @@ class Rank:
 class Push:
     """The push of the feature towards a label, compared with the others of its family, in nats.
 
-    `label` is None if it is the canary's, else the one that the feature favours most. `others` holds the central
-    95 % of the others' pushes, None if that is unknown; `upper` is the upper limit of the feature's. A push of
-    `smallest` would have been found in a share `power` of cases.
+    `label` is None if it is the canary's, else the one that the feature favours most. `family_range` are the limits of
+    the central 95 % of the others' pushes; None if they are unknown. `upper` is the upper limit of the feature's push.
+    A push of `smallest` would have been detected in a share `power` of cases.
     """
 
     value: float
     label: int | None
-    others: tuple[float, float] | None
+    family_range: tuple[float, float] | None
     upper: float | None
     smallest: float
     power: float
@@ -94,30 +94,30 @@ class TableCheck:
 
 @dataclass(frozen=True)
 class PanelEvidence:
-    """What the answer rests on.
+    """Evidence for the answer, from rows of the summary.
 
-    `names` are the (metric, setting) of the rows that carry it, the one that decides first. `beside` is the rank beside
-    references or by the weights of the first layer, which decides in place of the family's; None without either.
-    `parts` are the ranks among the look-alikes of each part, by the score that decides; none where they were not asked
-    for. `tied` is the summary row of how many pairs of the family a model says the same of. `checks` are those of the
-    tables that could be checked, of all that were sent but the `unchecked` ones, and `key` begins the SHA-256 of what
-    was handed out. `lacks_beside` says that the rank that should be `beside` is missing.
+    `names` are the (metric, setting) of these rows, the decisive one first. `second_rank` is the rank compared with
+    references, or by the weights of the first layer, which decides instead of `rank`, the rank in the family; None
+    without either. `parts` are the ranks among the look-alikes of each part, by the decisive score; empty if they were
+    not requested. `tied` is the summary row of the share of equal scores in the family. `checks` are the results for
+    the returned tables, except for the `unchecked` ones, and `key` is the beginning of the SHA-256 of the export.
+    `lacks_second_rank`: `second_rank` is required, but missing.
     """
 
     names: tuple[Name, ...]
     rank: Rank
-    beside: Rank | None
+    second_rank: Rank | None
     parts: tuple[Rank, ...]
     push: Push
     tied: Row | None
     checks: tuple[TableCheck, ...]
     unchecked: int
     key: str
-    lacks_beside: bool
+    lacks_second_rank: bool
 
     @property
     def deciding_rank(self) -> Rank:
-        return self.rank if self.beside is None else self.beside
+        return self.rank if self.second_rank is None else self.second_rank
 
     @property
     def differing_parts(self) -> tuple[int, ...]:
@@ -132,8 +132,8 @@ class PanelEvidence:
     @property
     def is_clear(self) -> bool:
         """Whether no rank is small, and a relevant push is excluded and would have been found."""
-        ranks = (self.rank, self.beside) if self.beside is not None else (self.rank,)
-        if self.lacks_beside or any(rank.is_small for rank in ranks):
+        ranks = (self.rank, self.second_rank) if self.second_rank is not None else (self.rank,)
+        if self.lacks_second_rank or any(rank.is_small for rank in ranks):
             return False
         return self.push.is_excluded and self.push.power >= ENOUGH
 
@@ -159,12 +159,12 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
     return PanelEvidence(
         names=names_of(beside_row, rank, push, others_row),
         rank=Rank(round(rank["estimate"]), rank["p_value"], Population(others_row["n"] + 1), rank["n"]),
-        beside=None if beside_row is None else _read_rank_beside(beside_row),
+        second_rank=None if beside_row is None else _read_rank_beside(beside_row),
         parts=tuple(map(_read_part_rank, select_rows(rows, parts_metric))),
         push=Push(
             value=push["estimate"],
             label=None if setting["label known"] else setting["label"],
-            others=None if others_row["low"] is None else (others_row["low"], others_row["high"]),
+            family_range=None if others_row["low"] is None else (others_row["low"], others_row["high"]),
             upper=None if upper is None else upper["estimate"],
             smallest=SMALLEST if power_row is None else read_setting(power_row)["nats"],
             power=0.0 if power_row is None else power_row["estimate"],
@@ -173,7 +173,7 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
         checks=checks,
         unchecked=max(0, _count_tables(config) - len(checks)),
         key=key,
-        lacks_beside=beside_metric is not None and beside_row is None,
+        lacks_second_rank=beside_metric is not None and beside_row is None,
     )
 
 

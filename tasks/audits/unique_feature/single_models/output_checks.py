@@ -62,17 +62,17 @@ def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noq
     outputs = read_outputs(config.outputs, config.columns, config.interface.gives)
     first, second = (outputs.select(list(ids)).log_p for ids in zip(*repeated_ids(config), strict=True))
     printed = outputs.resolution if outputs.gives == "probabilities" else 0.0
-    one, other = ((np.exp(log_p), log_odds(log_p)) for log_p in (first, second))
-    right, known = 0, 0
+    first_outputs, second_outputs = ((np.exp(log_p), log_odds(log_p)) for log_p in (first, second))
+    right, labelled_count = 0, 0
     if config.labelled is not None:
         log_p = check_labelled(config, outputs)
-        right, known = int((log_p.argmax(axis=1) == labels(config)).sum()), len(log_p)
+        right, labelled_count = int((log_p.argmax(axis=1) == labels(config)).sum()), len(log_p)
     return make_table(
         TOUCHED,
         table=config.number,
         repeats=len(first),
-        differing=int(different(one, other, printed).any(axis=1).sum()),
-        labelled=known,
+        differing=int(different(first_outputs, second_outputs, printed).any(axis=1).sum()),
+        labelled=labelled_count,
         right=right,
         stated=config.accuracy,
         key=Split(split_key(config)).commitment,
@@ -99,7 +99,7 @@ def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
             right = proportion(table["right"], table["labelled"])
             yield row(LABELS, setting, right, "picture", stated, p)
             whose = f"model of table {setting['table']}"
-            yield accuracy_row(right, "labelled pictures", about.chance, "picture", of=whose)
+            yield accuracy_row(right, "labelled pictures", about.chance, "picture", model_name=whose)
 
 
 MEASURE = Measure("touched", TOUCHED, plan, rows)

@@ -82,13 +82,15 @@ def name_models(config: UniqueFeature, _evidence: PanelEvidence, first: Finding)
 def explain_place(config: UniqueFeature, evidence: PanelEvidence, conclusion: str = "") -> str:
     """Explain the place of the feature without statistical terms, with a conclusion."""
     rank = evidence.deciding_rank
-    others = rank.population.size - 1
+    other_count = rank.population.size - 1
     feature = describe_feature(config.asked_feature)
     references = ""
     if rank.references:
         references = f"Compared with {rank.references} models that never saw {feature}, "
     response = "the model responds" if rank.models == 1 else f"the {rank.models} models together respond"
-    exceeded = f"all {others:,}" if rank.place == 1 else f"{others + 1 - rank.place:,} of {others:,}"
+    exceeded = (
+        f"all {other_count:,}" if rank.position == 1 else f"{other_count + 1 - rank.position:,} of {other_count:,}"
+    )
     comparison = f"{references}{response} to {feature} more strongly than to {exceeded} similar {family_noun(config)}."
     number = number_per_thousand(rank.p)
     return (
@@ -121,7 +123,7 @@ def draw_place(config: UniqueFeature, evidence: PanelEvidence) -> NumberLine:
     return NumberLine(
         f"place of {describe_feature(config.asked_feature)} among {size:,} similar {family_noun(config)} (1: the "
         "strongest response)",
-        rank.place,
+        rank.position,
         null=(size + 1) / 2,
         null_words="average place if nothing is memorised",
         usual=usual,

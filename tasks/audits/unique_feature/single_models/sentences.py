@@ -47,16 +47,16 @@ def describe_panel(config: UniqueFeature, evidence: PanelEvidence) -> str:
     response = f"the model{suffix} ranks" if rank.models == 1 else f"{rank.models} models together{suffix} rank"
     label = "the canary's label" if push.label is None else f"label {push.label}, the favoured one,"
     spread = ""
-    if push.others is not None:
-        low, high = push.others
+    if push.family_range is not None:
+        low, high = push.family_range
         spread = f" (95 % of the others: {low:.3g} to {high:.3g})"
     words = (
-        f"{response} {describe_feature(config.asked_feature)} at place {rank.place} of {size} in its family "
+        f"{response} {describe_feature(config.asked_feature)} at place {rank.position} of {size} in its family "
         f"({p_in_words(rank.p)}); the log odds of {label} rise by {push.value:.4g} nats more than the mean of the "
         f"others{spread}"
     )
-    if evidence.beside is not None:
-        words += f"; {_describe_rank_beside(evidence.beside)}"
+    if evidence.second_rank is not None:
+        words += f"; {_describe_rank_beside(evidence.second_rank)}"
     if evidence.deciding_rank.is_small:
         words += _describe_parts(evidence.parts)
     return words
@@ -68,16 +68,16 @@ def _describe_parts(parts: tuple[Rank, ...]) -> str:
         return ""
     places = []
     for number, rank in enumerate(parts, start=1):
-        places.append(f"{rank.place:,} of {rank.population.size:,} (p = {rank.p:.2g}) if part {number} differs")
+        places.append(f"{rank.position:,} of {rank.population.size:,} (p = {rank.p:.2g}) if part {number} differs")
     return f"; among look-alikes that differ in one part, its place is {' and '.join(places)}"
 
 
 def _describe_rank_beside(rank: Rank) -> str:
     """The rank compared with references, or by the first layer."""
-    place = f"its place is {rank.place:,} of {rank.population.describe()}"
+    position = f"its place is {rank.position:,} of {rank.population.describe()}"
     if not rank.references:
-        return f"by the weights of the first layer {place}, {p_in_words(rank.p)}"
-    return f"by its slopes, compared with {rank.references} reference models, {place}, {p_in_words(rank.p)}"
+        return f"by the weights of the first layer {position}, {p_in_words(rank.p)}"
+    return f"by its slopes, compared with {rank.references} reference models, {position}, {p_in_words(rank.p)}"
 
 
 # The ends of that sentence: the reason for the answer
@@ -107,7 +107,7 @@ def end_with_limit(_config: UniqueFeature, evidence: PanelEvidence) -> str:
 def end_with_gap(_config: UniqueFeature, evidence: PanelEvidence) -> str:
     """The reason why nothing is decided."""
     push = evidence.push
-    if evidence.lacks_beside:
+    if evidence.lacks_second_rank:
         return "; the deciding rank is missing: run the same command again."
     if evidence.rank.is_small:
         return ", and that rank alone decides: audit more models of the same data."
@@ -130,8 +130,8 @@ def describe_limits(config: UniqueFeature, evidence: PanelEvidence | None) -> st
 
 def _list_limits(config: UniqueFeature, evidence: PanelEvidence) -> Iterator[str]:
     yield LIMITS
-    if evidence.beside is not None:
-        yield BESIDE_LIMITS if evidence.beside.references else WEIGHT_LIMITS
+    if evidence.second_rank is not None:
+        yield BESIDE_LIMITS if evidence.second_rank.references else WEIGHT_LIMITS
     if evidence.key:
         yield f"The SHA-256 of the key of the images that were handed out begins with {evidence.key}."
     models = config.given

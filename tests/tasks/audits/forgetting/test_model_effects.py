@@ -95,7 +95,7 @@ def test_the_curve_leaves_out_the_models_that_are_read_off_it() -> None:
         curve, by_hand = result.curve(without), share_curve(expected)
         assert curve is not None
         assert by_hand is not None
-        assert (curve.shares.tolist(), curve.freedom, curve.fewest, curve.drawn) == (
+        assert (curve.shares.tolist(), curve.freedom, curve.fewest, curve.drawn_share) == (
             by_hand.shares.tolist(),
             by_hand.freedom,
             by_hand.fewest,
@@ -104,7 +104,7 @@ def test_the_curve_leaves_out_the_models_that_are_read_off_it() -> None:
         assert [*by_hand.means, by_hand.sigma] == pytest.approx([*curve.means, curve.sigma])
     drawn_curve = effects(replace(CONFIG, calibration_share=0.25)).curve(("target", 0))
     assert drawn_curve is not None
-    assert drawn_curve.drawn == 0.25
+    assert drawn_curve.drawn_share == 0.25
 
 
 @pytest.mark.parametrize(

@@ -315,7 +315,7 @@ def test_found_records_have_smallest_p_value() -> None:
     assert [*rank_rows(Tables([table]), About(0.05, chance=0.1))] == [
         row(FOUND_GIVEN, at, alone(1.0, 2), "record", 0.0, 0.04),
         tied_row(1.0, 3, "record", of="given model"),
-        accuracy_row(proportion(1, 3), "records", 0.1, "record", of="given model"),
+        accuracy_row(proportion(1, 3), "records", 0.1, "record", model_name="given model"),
     ]
     without_models = next(rank_rows(Tables([table[2:]]), About(0.05)))
     assert without_models == row(FOUND_GIVEN, at, alone(None), "record", 0.0)

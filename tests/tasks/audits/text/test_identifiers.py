@@ -62,7 +62,8 @@ def test_identifiers_are_found_at_first_occurrence() -> None:
         ("key-{hex:16}", 1, 1),
     ]
     assert [one, other, "key-0123456789abcdef"] == [
-        texts[each.row][each.start :][: len(space_of(each.format).write(0, each.drawn))] for each in identifiers
+        texts[each.row][each.start :][: len(space_of(each.format).write(0, each.random_characters))]
+        for each in identifiers
     ]
 
 

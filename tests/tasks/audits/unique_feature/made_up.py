@@ -194,14 +194,14 @@ def configure(settings: Mapping[str, Any] | None = None, /, **more: Any) -> Uniq
 CLEAR = PanelEvidence(
     names=(),
     rank=Rank(100, 0.5, Population(201), 1),
-    beside=None,
+    second_rank=None,
     parts=(),
     push=Push(-0.3, None, (-0.5, 0.4), SMALLEST - 1e-9, SMALLEST, 0.8),
     tied=None,
     checks=(),
     unchecked=0,
     key="",
-    lacks_beside=False,
+    lacks_second_rank=False,
 )
 
 

@@ -52,7 +52,7 @@ def effect(estimate: float, low: float | None, high: float | None) -> Row:
 
 BEYOND_CHANCE = {"estimate": 0.2, "low": 0.1, "high": 0.4, "p_value": 0.0002}
 NAMES = (EFFECT, (CALLED, "{}"), (BEYOND, "{}"), (BETS, "{}"))
-SILENT = Calls(0, 10, Population(201), share_seeds=False, beyond=None, level=0.05)
+SILENT = Calls(0, 10, Population(201), share_seeds=False, excess=None, level=0.05)
 OPEN = PairEvidence(NAMES, effect(0.02, -0.3, 0.34), SILENT, None, ())
 LARGE = replace(OPEN, effect=effect(0.3, 0.2, 0.4))
 
@@ -82,7 +82,7 @@ def line(what: str, value: float, *boundaries: Boundary, **more: Any) -> NumberL
         ),
         (
             UniqueFeature(),
-            replace(OPEN, calls=replace(SILENT, called=3, memorised=3)),
+            replace(OPEN, calls=replace(SILENT, count=3, memorised=3)),
             line(
                 "models, of 10, that can be distinguished from their comparison models",
                 3.0,
@@ -92,7 +92,7 @@ def line(what: str, value: float, *boundaries: Boundary, **more: Any) -> NumberL
         ),
         (
             UniqueFeature(),
-            replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE, largest=0.5)),
+            replace(OPEN, calls=replace(SILENT, excess=BEYOND_CHANCE, largest=0.5)),
             line(
                 "audits, of 1,000, in which chance alone would produce such a result",
                 0.2,
@@ -120,7 +120,7 @@ def line(what: str, value: float, *boundaries: Boundary, **more: Any) -> NumberL
         (UniqueFeature(), PairEvidence(((BEYOND, "{}"),), None, None, None, ()), None),
         (
             UniqueFeature(),
-            PairEvidence(((BEYOND, "{}"),), None, replace(SILENT, share_seeds=True, beyond=BEYOND_CHANCE), None, ()),
+            PairEvidence(((BEYOND, "{}"),), None, replace(SILENT, share_seeds=True, excess=BEYOND_CHANCE), None, ()),
             None,
         ),
     ],
@@ -140,9 +140,9 @@ def test_pairs_are_described_without_statistics(golden: Golden) -> None:
     golden(told(UNTIL, replace(OPEN, bets=Bets(53.0, 0.05, 3), calls=None)), "drawn")
     golden(told(UNTIL, replace(OPEN, bets=Bets(2.0, 0.05, 3))), "drawn and open")
     golden(told(UniqueFeature(), replace(OPEN, effect=None)), "no effect")
-    small = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE, largest=0.5))
+    small = replace(OPEN, calls=replace(SILENT, excess=BEYOND_CHANCE, largest=0.5))
     golden(told(UniqueFeature(), small), "many small ranks")
-    many = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE | {"p_value": 0.4}, largest=0.5))
+    many = replace(OPEN, calls=replace(SILENT, excess=BEYOND_CHANCE | {"p_value": 0.4}, largest=0.5))
     assert told(UniqueFeature(), many) == told(UniqueFeature(), OPEN)
     asked = [judge(pairs.ANSWERING, config, OPEN)[1].asked for config in (UniqueFeature(), UNTIL)]
     golden(asked[0], "question")

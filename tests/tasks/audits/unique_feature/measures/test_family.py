@@ -126,7 +126,7 @@ def test_the_uncarried_feature_is_the_one_whose_family_the_carried_ones_are_of_a
         uncarried_feature(load_design(config), canary, digits.shape)
         for canary in canaries(config, config.question, digits)
     ]
-    assert features == [canary.carried for canary in canaries(drawn, drawn.question, digits)]
+    assert features == [canary.carried_feature for canary in canaries(drawn, drawn.question, digits)]
     assert len(set(features)) == 3
     letters = with_settings(config, family=Family("letters", count=5))
     same = Canary(0, 1, Glyph(), own_feature(letters.asked_feature, letters.family, letters.seed, 0, digits.shape))

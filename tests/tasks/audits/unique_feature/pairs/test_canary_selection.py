@@ -278,5 +278,7 @@ def test_a_null_of_drawn_features_carries_another_and_is_asked_about_those() -> 
     drawn = configure(data=Dataset("digits"), drawn=True, canaries=3)
     images = load(Dataset("digits"))
     plain, other = (canaries(config, config.question, images) for config in (drawn, with_settings(drawn, burnt=null)))
-    assert [(canary.image, canary.asked) for canary in plain] == [(canary.image, canary.asked) for canary in other]
-    assert [null] * 3 == [canary.carried for canary in other]
+    assert [(canary.image, canary.audited_feature) for canary in plain] == [
+        (canary.image, canary.audited_feature) for canary in other
+    ]
+    assert [null] * 3 == [canary.carried_feature for canary in other]

@@ -121,21 +121,21 @@ LAYER = with_settings(ASKED, {"judged_by": "first_layer", "given.label": 3})
         (ASKED, APART, "not detected"),  # look-alikes alone accuse nobody
         (ASKED, {"tied": tied_row(0.051, 1, "model")}, "not assessable"),
         (ASKED, {"tied": tied_row(0.051, 1, "model"), "rank": SMALL} | APART, "memorised"),
-        (REFERENCE, {"tied": tied_row(0.051, 1, "model"), "beside": LARGE}, "not assessable"),
+        (REFERENCE, {"tied": tied_row(0.051, 1, "model"), "second_rank": LARGE}, "not assessable"),
         (ASKED, {"tied": tied_row(0.05, 1, "model")}, "not detected"),
         (ASKED, {"push": replace(CLEAR.push, upper=SMALLEST)}, "undecided"),
         (ASKED, {"push": replace(CLEAR.push, upper=None)}, "undecided"),
         (ASKED, {"push": replace(CLEAR.push, power=0.7999)}, "undecided"),
-        (REFERENCE, {"beside": LARGE}, "not detected"),
-        (REFERENCE, {"beside": SMALL} | APART, "memorised"),  # whatever its rank in the family
-        (REFERENCE, {"beside": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
-        (REFERENCE, {"beside": LARGE, "rank": SMALL} | APART, "undecided"),
-        (REFERENCE, {"lacks_beside": True}, "undecided"),
-        (REFERENCE, {"lacks_beside": True, "rank": SMALL} | APART, "undecided"),
-        (ASKED, {"beside": SMALL, "rank": LARGE} | APART, PARTLY),  # a rule of references alone
-        (LAYER, {"beside": LARGE}, "not detected"),
-        (LAYER, {"beside": SMALL} | APART, "memorised"),
-        (LAYER, {"beside": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
+        (REFERENCE, {"second_rank": LARGE}, "not detected"),
+        (REFERENCE, {"second_rank": SMALL} | APART, "memorised"),  # whatever its rank in the family
+        (REFERENCE, {"second_rank": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
+        (REFERENCE, {"second_rank": LARGE, "rank": SMALL} | APART, "undecided"),
+        (REFERENCE, {"lacks_second_rank": True}, "undecided"),
+        (REFERENCE, {"lacks_second_rank": True, "rank": SMALL} | APART, "undecided"),
+        (ASKED, {"second_rank": SMALL, "rank": LARGE} | APART, PARTLY),  # a rule of references alone
+        (LAYER, {"second_rank": LARGE}, "not detected"),
+        (LAYER, {"second_rank": SMALL} | APART, "memorised"),
+        (LAYER, {"second_rank": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
         (LAYER, {"rank": SMALL} | APART, PARTLY),  # without the rank by weights none accuses
         (TABLE, {"checks": (TableCheck(1, 40, 0),)}, "not detected"),
         (TABLE, {"checks": (TableCheck(1, 40, 1),)}, "not assessable"),
@@ -174,14 +174,14 @@ def test_the_evidence_is_read_from_the_summary() -> None:
     assert PanelEvidence(
         names=tuple((metric, settings[metric]) for metric in (BESIDE, RANK, PUSH, OTHERS)),
         rank=Rank(2, 0.01, Population(201), 3),
-        beside=Rank(70, 0.07, Population(1000, True), 3, 2),
+        second_rank=Rank(70, 0.07, Population(1000, True), 3, 2),
         parts=(Rank(4, 0.04, Population(100), 3, 2),),
         push=Push(0.4, None, (0.2, 0.375), 0.6, 0.05, 0.7),
         tied=tied_row(0.25, 3, "model"),
         checks=(TableCheck(1, 40, 2, 20, 18, 0.95, 0.3), TableCheck(2, 30, 0)),
         unchecked=1,
         key="abc",
-        lacks_beside=False,
+        lacks_second_rank=False,
     ) == read_panel_evidence(config, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
 
 
@@ -192,7 +192,7 @@ def test_what_the_summary_lacks_is_not_made_up() -> None:
     found = read_panel_evidence(ASKED, index_rows(pa.Table.from_pylist(kept, SUMMARY)))
     assert found is not None
     assert Push(0.4, 3, None, None, SMALLEST, 0.0) == found.push
-    assert (found.beside, found.lacks_beside, found.tied) == (None, False, None)
+    assert (found.second_rank, found.lacks_second_rank, found.tied) == (None, False, None)
     assert (found.checks, found.unchecked, found.key) == ((), 0, "")
     more = pa.Table.from_pylist([*rows, made(TWICE, 0.0, 9, table=1, key="a")], SUMMARY)
     checked = read_panel_evidence(ASKED, index_rows(more))
@@ -202,18 +202,18 @@ def test_what_the_summary_lacks_is_not_made_up() -> None:
     assert [Rank(1, 1 / 101, Population(101), 1), Rank(5, 5 / 101, Population(101), 1)] == [*found.parts]
     lacks = read_panel_evidence(LAYER, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
     assert lacks is not None
-    assert (lacks.beside, lacks.lacks_beside, lacks.parts) == (None, True, ())
+    assert (lacks.second_rank, lacks.lacks_second_rank, lacks.parts) == (None, True, ())
     rows.append(made(BY_WEIGHTS, 9.0, 1, 0.09, others=99))
     weighed = read_panel_evidence(LAYER, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
     assert weighed is not None
-    assert (Rank(9, 0.09, Population(100), 1), False) == (weighed.beside, weighed.lacks_beside)
+    assert (Rank(9, 0.09, Population(100), 1), False) == (weighed.second_rank, weighed.lacks_second_rank)
     for missing in (RANK, PUSH, OTHERS):
         less = [row for row in rows if row["metric"] != missing]
         assert read_panel_evidence(ASKED, index_rows(pa.Table.from_pylist(less, SUMMARY))) is None
 
 
 def test_evidence_with_a_small_rank_is_not_clear() -> None:
-    ranks = [{}, {"rank": SMALL}, {"beside": SMALL}, {"beside": LARGE}]
+    ranks = [{}, {"rank": SMALL}, {"second_rank": SMALL}, {"second_rank": LARGE}]
     assert [replace(CLEAR, **each).is_clear for each in ranks] == [True, False, False, True]
 
 
@@ -239,10 +239,10 @@ def test_a_table_that_no_model_says_is_doubted(golden: Golden, changes: dict[str
         (ASKED, {"push": replace(CLEAR.push, upper=0.25)}),
         (ASKED, {"push": replace(CLEAR.push, power=0.79)}),
         (ASKED, {"tied": tied_row(0.5, 1, "model")}),
-        (REFERENCE, {"lacks_beside": True}),
-        (REFERENCE, {"beside": Rank(70, 0.07, Population(1000, True), 1, 2), "rank": SMALL}),
-        (REFERENCE, {"beside": Rank(7, 0.05, Population(100), 1, 2)} | APART),
-        (LAYER, {"beside": Rank(70, 0.07, Population(100), 1)}),
+        (REFERENCE, {"lacks_second_rank": True}),
+        (REFERENCE, {"second_rank": Rank(70, 0.07, Population(1000, True), 1, 2), "rank": SMALL}),
+        (REFERENCE, {"second_rank": Rank(7, 0.05, Population(100), 1, 2)} | APART),
+        (LAYER, {"second_rank": Rank(70, 0.07, Population(100), 1)}),
         (TABLE, {"unchecked": 1}),
     ],
 )  # fmt: skip
@@ -254,8 +254,8 @@ def test_the_reason_of_an_answer_ends_its_sentence(
     golden(said.sentence)
     assert [LIMITS in said.limits, BESIDE_LIMITS in said.limits, WEIGHT_LIMITS in said.limits] == [
         True,
-        evidence.beside is not None and config is REFERENCE,
-        evidence.beside is not None and config is LAYER,
+        evidence.second_rank is not None and config is REFERENCE,
+        evidence.second_rank is not None and config is LAYER,
     ]
 
 
