@@ -162,7 +162,7 @@ def test_naive_views_have_the_mean_and_the_spread_of_ours() -> None:
     ours = torch.stack(
         [
             bench.training._images(squares, bench.training.sizes[:10], views.draw_views(0, 1, step, 10))
-            for step, squares in enumerate(bench.training.images.held.minibatches(order))
+            for step, squares in enumerate(bench.training.images.squares.minibatches(order))
         ]
     )
     assert naive.shape == ours.shape
