@@ -76,7 +76,7 @@ class Bench:
     """A model for Engram, and one with the same weights for transformers."""
 
     def __init__(self, size: Size, device: torch.device) -> None:
-        self.size, self.place = size, device
+        self.size, self.device = size, device
         self.config = FineTuning(
             Dataset("facts"),
             LanguageModel(size.model),
@@ -114,7 +114,7 @@ class Bench:
                 logging_strategy="no",
                 report_to=[],
                 disable_tqdm=True,
-                use_cpu=self.place.type == "cpu",
+                use_cpu=self.device.type == "cpu",
             )
             collator = DataCollatorForSeq2Seq(self.rival.tokenizer, self.rival.module)
             trainer = Trainer(self.rival.module, settings, train_dataset=rows, data_collator=collator)  # type: ignore[arg-type]

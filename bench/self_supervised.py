@@ -63,7 +63,7 @@ class Bench:
     """A network for Engram and one for the rival, with the same images and settings."""
 
     def __init__(self, size: Size, device: torch.device) -> None:
-        self.size, self.place = size, device
+        self.size, self.device = size, device
         data = load_with_boxes(Dataset("digits-on-photos"))
         rows = np.arange(size.images)
         self.squares = data.squares(rows, size.resolution)
@@ -90,7 +90,7 @@ class Bench:
         self.optimiser = LARS(self.rival.parameters(), lr=self.training.rate, momentum=0.9, weight_decay=1e-6)
 
     def network(self) -> Network:
-        return initial_network(encoder_of_pretraining(self.config), 0, 0).to(self.place)
+        return initial_network(encoder_of_pretraining(self.config), 0, 0).to(self.device)
 
     def train(self) -> None:
         """Train one epoch."""
@@ -108,7 +108,7 @@ class Bench:
     def naive(self) -> None:
         for first, second in self.naive_minibatches():
             self.optimiser.zero_grad()
-            embeddings = self.rival(torch.cat([first, second]).to(self.place)).chunk(2)
+            embeddings = self.rival(torch.cat([first, second]).to(self.device)).chunk(2)
             self.loss(*embeddings).backward()
             self.optimiser.step()
 
