@@ -132,8 +132,10 @@ def test_unplannable_presets_name_missing_data(plans: tuple[PlannedPresets, Plan
             preset_at_scale
         )
     # At tiny scale all data are embedded, and so are the data of the presets that a new user tries.
-    ours = {(audit, preset) for audit, preset, scale in refused if audit in (*OURS, EXAMPLE) and scale == "tiny"}
-    assert set() == ours
+    embedded_refusals = {
+        (audit, preset) for audit, preset, scale in refused if audit in (*OURS, EXAMPLE) and scale == "tiny"
+    }
+    assert set() == embedded_refusals
     tried = {preset for audit, preset, _ in refused if audit in OURS and preset in ("quickstart", "null", "smoke")}
     assert set() == tried
 

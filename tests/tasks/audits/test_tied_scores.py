@@ -229,7 +229,7 @@ def test_constant_and_rounded_outputs_are_not_assessable(route: str, change: str
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_unchanged_outputs_are_not_rejected_for_ties(route: str) -> None:
+def test_unchanged_outputs_are_not_refused_for_ties(route: str) -> None:
     audit, config, summary = ROUTES[route](lambda values: values)
     assert isinstance(audit, Audit)
     verdict = audit.answer(config, summary)

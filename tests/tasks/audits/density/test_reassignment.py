@@ -125,7 +125,7 @@ def test_sampled_p_values_agree_with_exact_ones() -> None:
     assert (np.abs(mean_sampled - exact) < 4.5 * error).all()
 
 
-def test_impossible_to_all_held_out_is_the_maximum() -> None:
+def test_score_impossible_to_held_out_models_is_maximal() -> None:
     log_p = np.array([[[-INF, -1.0, -2.0], [-INF, -3.0, -900.0]]])
     assert pytest.approx(p_values(log_p, np.array([[0, 0]]), 99, chance())) == [1 / 9]
     assert pytest.approx(p_values(np.array([[[-INF, 0.0], [-INF, 0.0]]]), np.array([[1, 1]]), 99, chance())) == [9 / 9]
@@ -263,7 +263,7 @@ def test_few_false_and_most_true_calls() -> None:
     assert np.mean(power) > 0.9
 
 
-def test_models_are_reassigned_evenly_among_present_ones() -> None:
+def test_models_are_reassigned_evenly() -> None:
     log_p = np.zeros((6000, 3, 4))
     log_p[:, 1, 2] = NAN
     log_p[:, 2] = NAN

@@ -34,7 +34,7 @@ def test_expected_small_p_values_are_subtracted() -> None:
 
 
 @pytest.mark.parametrize(("small", "n", "level"), [(0, 10, 0.05), (10, 10, 0.05), (3, 10, 1.0), (10, 10, 0.5)])
-def test_excess_of_none_and_all_has_limits(small: int, n: int, level: float) -> None:
+def test_excess_has_limits_at_both_extremes(small: int, n: int, level: float) -> None:
     excess = tail.beyond_chance(np.array([0.0] * small + [1.0] * (n - small)), level)
     assert excess.share.low is not None
     assert excess.share.value is not None

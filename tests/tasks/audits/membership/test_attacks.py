@@ -281,7 +281,7 @@ def test_lira_tail_is_not_a_p_value() -> None:
     assert pytest.approx((ranked <= 1 / 65).mean(), abs=4.5 * np.sqrt(1 / 65 / 20_000)) == 1 / 65
 
 
-def test_thresholds_are_those_of_other_targets() -> None:
+def test_thresholds_come_from_other_targets() -> None:
     member = np.array([[True] * 1000 + [False] * 1000, [False] * 1000 + [True] * 1000])
     scores = np.tile(np.arange(2000.0), (2, 1))
     at_0_1_percent, at_1_percent = exceed_thresholds(scores, member, (0.001, 0.01))

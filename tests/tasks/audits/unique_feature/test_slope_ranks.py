@@ -262,7 +262,7 @@ def _glyph(seed: int) -> Glyph:
     return member
 
 
-def test_too_many_cells_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_cells_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="there are 41 cells; the choices of more than 40 cannot be counted"):
         Subsets(np.zeros(41))
     monkeypatch.setattr(slope_ranks, "sums_by_size", list)  # computing the sums of 20 cells takes a second

@@ -165,7 +165,7 @@ def test_null_preset_burns_another_feature_elsewhere() -> None:
         ({"burnt": Glyph(size=30)}, "a feature of 30 x 30 at top 1, left 1 does not fit an image of 28 x 28"),
     ],
 )
-def test_unsuitable_data_are_rejected(fields: dict[str, Any], message: str) -> None:
+def test_unsuitable_data_are_refused(fields: dict[str, Any], message: str) -> None:
     config = with_settings(pinned(PRESETS["quickstart"]), fields)
     with pytest.raises(ValueError, match=r"must be|does not fit") as caught:
         plan(config)

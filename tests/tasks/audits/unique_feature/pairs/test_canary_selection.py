@@ -72,7 +72,7 @@ def test_ties_of_influence_go_by_row() -> None:
     assert extreme_indices(np.array([1.0, 2.0, 1.0, 2.0]), np.array([8, 9, 10, 1]), 2, 2) == ([3, 1], [0, 2])
 
 
-def test_more_canaries_than_images_are_rejected() -> None:
+def test_more_canaries_than_images_are_refused() -> None:
     with pytest.raises(ValueError, match="count is 3; it must be at most 2, the training images there are"):
         choose_canaries(CanaryChoice(3), [made_up.influence([1.0, 2.0])])
     with pytest.raises(ValueError, match="count is 0; it must be at least 1"):
@@ -101,7 +101,7 @@ def test_rank_is_resolved_to_its_row() -> None:
         ("lowest", 0, "rank is 0; it must be at least 1"),
     ],
 )
-def test_impossible_rank_is_rejected(end: str, rank: int, message: str) -> None:
+def test_impossible_rank_is_refused(end: str, rank: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RankedImage(end, rank)  # type: ignore[arg-type]
 
@@ -140,7 +140,7 @@ def test_trainings_with_other_seeds_share_a_call() -> None:
         list(train_many([first, longer], [[made_up.chosen_rows(3)]] * 2))
 
 
-def test_training_with_another_feature_is_rejected() -> None:
+def test_training_with_another_feature_is_refused() -> None:
     with pytest.raises(ValueError, match="training burns a feature into row 4; it must burn none beside the canary's"):
         RankedTraining(replace(TRAINING, burnt=(Burnt(4, LETTER),)), RankedImage("lowest", 1), LETTER)
 
@@ -258,7 +258,7 @@ def test_checkpoints_are_ascending_and_reach_the_end() -> None:
         ),
     ],
 )
-def test_impossible_tracing_is_rejected(changes: dict[str, object], message: str) -> None:
+def test_impossible_tracing_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Tracing(**({"training": TRAINING} | changes))  # type: ignore[arg-type]
 
