@@ -155,9 +155,7 @@ def deja_vu_encoder(change: Change) -> Answered:
     images = simulated_encoders.draw_scenes(draws)
     crops, public = simulated_encoders.embed(images, draws)
     changed_embeddings = (change(crops).astype(np.float32), change(public).astype(np.float32))
-    if (
-        len(np.unique(changed_embeddings[0])) > 1
-    ):  # rounding keeps most of 16 coordinates distinct, so only one of them is kept
+    if len(np.unique(changed_embeddings[0])) > 1:  # rounding keeps most of 16 coordinates distinct, so only one is kept
         changed_embeddings = tuple(
             embeddings * (np.arange(embeddings.shape[1]) == 0) for embeddings in changed_embeddings
         )  # type: ignore[assignment]

@@ -98,7 +98,7 @@ def test_few_draws_rule_out_the_joint_count(permutations: int, repetitions: int,
 
 
 def test_planted_observations_are_counted_separately() -> None:
-    """The first three are planted and two of these are called; of the other seven, one is called."""
+    """Three observations are planted and two are called; of the other seven, one is called."""
     p = np.array([1e-4, 1e-4, 0.9, 1e-4, *[0.9] * 6])
     table = pa.table(dict.fromkeys(COLUMNS, p) | {"row": np.arange(10)})
     for planting, split in (("inverted3", "train"), ("", "test")):

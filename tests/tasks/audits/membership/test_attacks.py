@@ -240,7 +240,7 @@ def test_leaving_out_only_the_target_reveals_membership() -> None:
                     references = References(
                         phi[target], *(np.where(is_kept & side, phi, NAN) for side in (member, ~member))
                     )
-                # The references with the highest scores, as many as the larger side has: RMIA's choice of Pr(z).
+                # RMIA's choice of Pr(z): the references with the highest scores, in the number of the larger side.
                 count = (~np.isnan(references.outside)).sum(axis=0)
                 score = attacks.rmia(references) - 0.5 * (count > 3)
                 is_member = member[target]

@@ -147,7 +147,7 @@ def test_rounded_table_accuses_but_never_clears() -> None:
 
 
 def test_innocent_models_of_other_records_are_similar() -> None:
-    # Their answers vary 1.8 times as much about the references as the references do, measured for 40 trained models.
+    # The variance of their answers about the references is 1.8 times that of the references (40 trained models).
     answers = [answer_for(FILE, seed, apart=0.8).answer for seed in range(200, 220)]
     assert answers.count("not assessable") <= 4  # at most 5 %
     assert answers.count("memorised") <= 4

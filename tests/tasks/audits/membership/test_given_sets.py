@@ -83,7 +83,7 @@ def test_incompatible_sets_are_refused(tmp_path: Path) -> None:
             question_about(config_of(member_set, other_set))
 
 
-Rows = list[tuple[Path, Any]]  # each image with its mark
+Rows = list[tuple[Path, Any]]  # pairs of image and mark
 
 
 def list_in_csv(folder: Path, rows: Rows) -> str:

@@ -93,7 +93,7 @@ def draw_scores(
 ) -> pa.Table:
     """Return random scores of the first contexts of both parts, with two to four questions each.
 
-    The rate of right answers on corrupted contexts is that of the part, with variation `alike` between contexts; a
+    The rate of right answers on corrupted contexts is the rate of the part, with variation `alike` between contexts; a
     share `noise` of these answers is wrong in any case. Nine tenths of the answers on whole contexts are right.
     """
     parts = zip(("train", "validation"), contexts, rates, strict=True)

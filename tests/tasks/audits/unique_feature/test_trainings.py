@@ -19,7 +19,7 @@ CLEAN = replace(made_up.TRAINING, epochs=5, patience=1)
 
 
 def model_kept_at(epoch: int) -> pa.Table:
-    """The model of a canary with its lowest validation loss at this epoch."""
+    """The model of a canary that has the lowest validation loss at this epoch."""
     row = letter_model(1.0).to_pylist()[0] | {"best_epoch": epoch, "epochs": epoch + 1}
     return pa.Table.from_pylist([row], letter_model(1.0).schema)
 

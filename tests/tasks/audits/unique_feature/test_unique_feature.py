@@ -144,7 +144,7 @@ def test_null_preset_burns_another_feature_elsewhere() -> None:
     assert min(glyph.top, glyph.left) > Glyph().top + Glyph().size
     # One memorised canary of twelve could be called.
     assert len(configs(roots, exact_verdicts)) == 1
-    # All other settings are those of quickstart.
+    # All other settings equal the quickstart's.
     quickstart = configs(plan(pinned(PRESETS["quickstart"])), train)
     assert {replace(training, burnt=()) for training in quickstart} == {
         replace(training, burnt=()) for training in configs(roots, train)
@@ -292,7 +292,7 @@ def test_lost_model_removes_only_its_canary(smoke: Mapping[str, pa.Table], done:
         assert row["canary"] != lost_job.config.canary
 
 
-# The tables besides the summary, by measure of pairs.
+# The tables apart from the summary, by measure of pairs.
 TABLES = {
     "scores": {"canary_scores", "canary_verdicts", "divergences", "history"},
     "family": {"canary_verdicts", "family", "detection", "curves", "panels"},

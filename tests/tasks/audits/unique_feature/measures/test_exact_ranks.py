@@ -86,7 +86,7 @@ def test_drawn_glyph_is_compared_with_letters() -> None:
     other_rows = rows_of(table, "pair", "other")
     assert [other_row["drawn"] for other_row in other_rows] == [False] * 26
     assert other_rows[0]["p_value"] == 1 / ALL_GLYPHS  # the letter A
-    assert {14, 9} <= {other_row["inked"] for other_row in other_rows}  # each among the glyphs with its ink
+    assert {14, 9} <= {other_row["inked"] for other_row in other_rows}  # ranked among glyphs with equal ink
 
 
 def test_drawn_glyph_affects_only_its_own_rank() -> None:

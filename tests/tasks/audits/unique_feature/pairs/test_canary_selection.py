@@ -214,7 +214,7 @@ def test_fewer_checkpoints_end_even_parts() -> None:
         ([2.0] + [1.0] * 6 + [0.0, 0.5, 0.5], 3, 1.0, [2, 5, 7]),
         # The fall ends after two epochs: the part is extended to the number of checkpoints.
         ([2.3, 0.2, 0.1, 0.05, 0.04, 0.03, 0.02], 4, 0.5, [1, 2, 3, 4]),
-        # The whole fall ends at the lowest loss, not at the end of training.
+        # The whole fall ends at the lowest loss, even if training continues.
         ([2.0, 1.0, 0.5, 0.0, 0.7, 0.9], 1, 1.0, [3]),
         # Fewer epochs than checkpoints: every epoch.
         ([2.0, 1.0, 0.5], 10, 0.95, [1, 2]),

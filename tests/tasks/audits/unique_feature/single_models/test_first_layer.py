@@ -55,9 +55,9 @@ def test_weights_that_do_not_vary_show_nothing() -> None:
 @pytest.mark.parametrize(
     ("blank", "inked", "ink", "expected"),
     [
-        (10, 10, 0, range(10)),  # enough pixels of its own class
+        (10, 10, 0, range(10)),  # enough pixels of this class
         (10, 10, 3, range(10, 20)),
-        (9, 10, 0, range(19)),  # too few: those of the nearest class as well
+        (9, 10, 0, range(19)),  # too few: the nearest class is added
         (9, 10, 3, range(9, 19)),
         (2, 3, 3, range(5)),  # an image of few pixels
     ],

@@ -129,7 +129,7 @@ def test_gradients_do_not_depend_on_the_output_kind(tmp_path: Path, gives: str, 
         interface = Interface(gives=name)  # type: ignore[arg-type]
         layers_by_output[name] = FirstLayer(*label_gradients(load_model(model, (4, 4, 3), interface), images, 1))
     assert layers_by_output["logits"].gradients == pytest.approx(layers_by_output[gives].gradients, rel=1e-4, abs=1e-6)
-    # Columns are those of a flattened image (h, w, c); the network uses (c, h, w).
+    # The columns follow a flattened image (h, w, c); the network uses (c, h, w).
     column = layers_by_output["logits"].weights[:, (2 * 4 + 3) * 3 + 1]
     assert first.weight[:, 16 + 2 * 4 + 3].tolist() == column.tolist()
 
