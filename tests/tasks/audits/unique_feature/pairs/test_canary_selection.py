@@ -140,15 +140,10 @@ def test_trainings_with_other_seeds_share_a_call() -> None:
         list(train_many([first, longer], [[made_up.chosen_rows(3)]] * 2))
 
 
-<<<<<<< HEAD
-def test_a_training_that_burns_another_feature_is_refused() -> None:
+def test_training_with_another_feature_is_refused() -> None:
     with pytest.raises(
         ValueError, match="training burns a feature into row 4; it must burn none except for the canary's"
     ):
-=======
-def test_training_with_another_feature_is_refused() -> None:
-    with pytest.raises(ValueError, match="training burns a feature into row 4; it must burn none beside the canary's"):
->>>>>>> main
         RankedTraining(replace(TRAINING, burnt=(Burnt(4, LETTER),)), RankedImage("lowest", 1), LETTER)
 
 
