@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize("score", SCORES)
 def test_rho_is_compared_with_its_rival(score: Score) -> None:
     (row,) = forgetting.rows(tiny=True, score=score)
-    assert f"{score} rho with its interval, 3 x 2 models, 50 images" in row.what
+    assert f"{score} rho and its interval, 3 x 2 models, 50 images" in row.subject
     assert row.ratio > 0
 
 
@@ -48,10 +48,10 @@ def test_generation_bench_runs_without_data(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
     out = tmp_path / "result.json"
     printed = Here(tmp_path).module("bench.generation", "--tiny", "--out", str(out))
-    assert "| what | Engram | beside | ratio | must | aim | met |" in printed
+    assert "| measurement | Engram | compared with | ratio | required | target | met |" in printed
     result = json.loads(out.read_text())
     assert result["data"] == "random images of MNIST's shape"
-    assert [row["must"] for row in result["rows"] if row["must"]] == [1.3, 1.8, 2.0]
+    assert [row["required"] for row in result["rows"] if row["required"]] == [1.3, 1.8, 2.0]
     assert all(row["ratio"] > 0 for row in result["rows"])
 
 
@@ -59,7 +59,7 @@ def test_generation_bench_runs_without_data(tmp_path: Path, monkeypatch: pytest.
 def test_gpu_rows_can_be_produced_anywhere() -> None:
     rows = list(generation.stacked(images(2 * generation.BATCH)[1], CPU, 1, 2, (1, 2)))
     assert len(rows) == 2 + 3 + 3
-    assert [row.must for row in rows if row.unit == "min"] == [12] * 3
+    assert [row.required for row in rows if row.unit == "min"] == [12] * 3
     assert all(row.ratio > 0 for row in rows)
 
 
@@ -69,7 +69,7 @@ def test_rival_estimates_the_same_density() -> None:
     with torch.inference_mode():
         rival_density = generation.by_distributions(estimates.network, estimates.x)
     # Two draws of 256 codes from a network at its start, whose weights hardly differ.
-    torch.testing.assert_close(rival_density.double(), estimates.ours(Sampling())[0], atol=0.5, rtol=0)
+    torch.testing.assert_close(rival_density.double(), estimates.engram_log_p(Sampling())[0], atol=0.5, rtol=0)
     assert max(estimates.errors(Sampling())) < 1e-3
 
 
@@ -87,11 +87,11 @@ def test_training_and_answering_are_compared_with_transformers() -> None:
     with hardware.exactly(CPU), silence_transformers():
         training_row, answered = language_models.rows(True, "t5", CPU)
         of_gpt = [*language_models.rows(True, "gpt", CPU)]
-    assert training_row.what == "training, tiny-t5#16x1, 24 questions, batch 8"
-    assert answered.what == "answering, tiny-t5#16x1, 24 questions, batch 8"
+    assert training_row.subject == "training, tiny-t5#16x1, 24 questions, batch 8"
+    assert answered.subject == "answering, tiny-t5#16x1, 24 questions, batch 8"
     kinds = ("training", "answering", "scoring 500 candidates")
     assert [kind for _ in ("whole", "lora") for kind in kinds] == [
-        bench_row.what.partition(",")[0] for bench_row in of_gpt
+        bench_row.subject.partition(",")[0] for bench_row in of_gpt
     ]
     assert all(bench_row.ratio > 0 for bench_row in (training_row, answered, *of_gpt))
 
@@ -106,7 +106,7 @@ def test_both_give_the_same_answers() -> None:
 
 def test_curves_are_compared_with_their_rival() -> None:
     (row,) = linear_memorization.rows(tiny=True)
-    assert "curves, n = 6, d = 9, 3 trainings, to t = 10" in row.what
+    assert "curves, n = 6, d = 9, 3 trainings, to t = 10" in row.subject
     assert row.ratio > 0
 
 
@@ -126,8 +126,8 @@ def test_neighbour_bench_runs_end_to_end(tmp_path: Path) -> None:
     out = tmp_path / "result.json"
     printed = Here(tmp_path).module(NEIGHBOURS, "--tiny", "--out", str(out))
     result = json.loads(out.read_text())
-    assert "| what | Engram | beside | ratio | must | aim | met |" in printed
-    assert [row["must"] for row in result["rows"]] == [2.0, 0.9, None]
+    assert "| measurement | Engram | compared with | ratio | required | target | met |" in printed
+    assert [row["required"] for row in result["rows"]] == [2.0, 0.9, None]
     assert [row["unit"] for row in result["rows"]] == ["x"] * 3
     assert all(row["ratio"] > 0 for row in result["rows"])
     assert "left out" not in result
@@ -144,15 +144,15 @@ def test_absent_rivals_are_left_out_with_a_note(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     printed, result = done.stdout, json.loads(out.read_text())
     assert "- left out: scikit-learn and faiss, not installed here" in printed
-    assert [row["must"] for row in result["rows"]] == [None]
+    assert [row["required"] for row in result["rows"]] == [None]
     assert "the ceiling" in result["rows"][0]["what"]
 
 
 def test_training_and_views_are_compared_with_naive_form() -> None:
     with hardware.exactly(CPU):
         training_row, views_row = self_supervised.rows(True, CPU)
-    assert training_row.what == "training, small-resnet#4, 32 x 32, 20 pictures, batch 10"
-    assert views_row.what == "two views alone, small-resnet#4, 32 x 32, 20 pictures, batch 10"
+    assert training_row.subject == "training, small-resnet#4, 32 x 32, 20 images, batch 10"
+    assert views_row.subject == "two views alone, small-resnet#4, 32 x 32, 20 images, batch 10"
     assert training_row.ratio > 0
     assert views_row.ratio > 0
 
@@ -164,7 +164,7 @@ def test_naive_views_have_equal_mean_and_spread() -> None:
     own_views = torch.stack(
         [
             bench.training._images(squares, bench.training.sizes[:10], views.draw_views(0, 1, step, 10))
-            for step, squares in enumerate(bench.training.images.held.minibatches(order))
+            for step, squares in enumerate(bench.training.images.squares.minibatches(order))
         ]
     )
     assert naive.shape == own_views.shape
@@ -201,22 +201,22 @@ def test_cpu_and_gpu_rows_need_no_extras(
     command = [sys.executable, "-m", "bench.training", *options]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=HANGING)
     assert done.returncode == 0, done.stderr
-    assert "| what | Engram | beside | ratio | must | aim | met |" in done.stdout
+    assert "| measurement | Engram | compared with | ratio | required | target | met |" in done.stdout
     result = json.loads(out.read_text())
     assert result["data"] == "random images of MNIST's shape"
     assert result["left out"] == "faiss, not installed here"
     rows = result["rows"]
-    assert [row for row in rows if "failed" in row["ours"] or "left out" in row["ours"]] == [], done.stderr
-    assert [section for section in GPU_SECTIONS if not any(row["what"].startswith(section) for row in rows)] == []
+    assert [row for row in rows if "failed" in row["engram"] or "left out" in row["engram"]] == [], done.stderr
+    assert [section for section in GPU_SECTIONS if not any(row["subject"].startswith(section) for row in rows)] == []
     gpu = [40, 12, 12, 12, 2, 2]
     cpu = [1.45, 0.7, 2.0, 6.0, 1.3, 1.8, 2.0, 2.0]
-    assert gpu + cpu == [row["must"] for row in rows if row["must"]]
-    assert all(row["ratio"] > 0 and row["met"] is not None for row in rows if row["must"])
+    assert gpu + cpu == [row["required"] for row in rows if row["required"]]
+    assert all(row["ratio"] > 0 and row["met"] is not None for row in rows if row["required"])
 
 
 @pytest.mark.slow
 def test_shadow_models_are_compared_with_both_loops() -> None:
     bench_rows = list(shadow_models.rows(tiny=True))
-    assert [row.rival.rpartition(", ")[2] for row in bench_rows] == ["tensors", "pictures"]
-    assert all("half of 512 records, 1 epochs, 4 models" in row.what for row in bench_rows)
+    assert [row.rival.rpartition(", ")[2] for row in bench_rows] == ["tensors", "PIL"]
+    assert all("half of 512 records, 1 epochs, 4 models" in row.subject for row in bench_rows)
     assert all(row.ratio > 0 for row in bench_rows)
