@@ -148,6 +148,6 @@ def test_unreadable_seal_gives_one_line_error(old: bytes, new: bytes) -> None:
         page_seal.read(page.replace(old, new), "report.html")
 
 
-def test_the_seal_is_json_as_it_stands() -> None:
+def test_seal_is_valid_json() -> None:
     text = sealed().partition(b'<template id="engram-seal">')[2].removesuffix(b"</template>")
     assert MODEL.name == json.loads(text)["audited"][0]["name"]

@@ -336,7 +336,7 @@ def test_run_with_another_key_format_is_not_resumed(store: Store, is_complete: b
         resume(report.run, store, HERE)
 
 
-def test_an_unknown_run_is_named(store: Store) -> None:
+def test_unknown_run_is_named(store: Store) -> None:
     with pytest.raises(SpecError, match="unknown run 'toys-x'"):
         resume("toys-x", store, HERE)
 

@@ -19,7 +19,7 @@ def read(folder: Path, text: str | bytes) -> Spec:
     return spec_file.read(path)
 
 
-def test_every_part_of_a_file_is_taken_over(tmp_path: Path) -> None:
+def test_every_section_of_a_file_is_read(tmp_path: Path) -> None:
     text = """
         audit: toys
         preset: few

@@ -19,7 +19,7 @@ from orchestrator.store.atomic_write import LOCKLESS, file_lock
 GUARD = 60  # seconds that only a hang lasts
 
 
-def test_of_two_linked_files_the_first_stays(tmp_path: Path) -> None:
+def test_linking_keeps_the_first_file(tmp_path: Path) -> None:
     path = tmp_path / "a"
     assert [
         atomic_write.link(tmp_path, path, b"fir", b"st"),

@@ -201,7 +201,7 @@ def test_floats_are_compared_by_their_bits() -> None:
     assert content(pa.table({"a": [float("nan")]})) == content(pa.table({"a": [float("nan")]}))
 
 
-def test_a_union_is_refused() -> None:
+def test_union_column_is_refused() -> None:
     union = pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])])
     with pytest.raises(TypeError, match="stable form"):
         content(pa.table({"a": union}))
