@@ -125,7 +125,7 @@ class Campaign:
 
     def reference(self, subject: Subject) -> Reference:
         if subject.name not in self._references:
-            self._references[subject.name] = run_undisturbed(subject, self.folder / "run_undisturbed" / subject.name)
+            self._references[subject.name] = run_undisturbed(subject, self.folder / "undisturbed" / subject.name)
         return self._references[subject.name]
 
     def hold(self, kind: Kind, number: int, audit: str) -> Entry:
