@@ -76,7 +76,7 @@ def test_machine_columns_are_named_but_left_out() -> None:
         }
     )
     result = sheet("scores", table)
-    assert (result.name, result.rows, result.columns, result.shown) == ("scores", 1, 7, 1)
+    assert (result.name, result.rows, result.columns, result.shown_rows) == ("scores", 1, 7, 1)
     assert result.left_out == ("list", "bytes", "large", "fixed", "record")
     assert [[text for text, _ in row] for row in Reader(str(result.html)).rows] == [["a", "b"], ["1", "2"]]
 
@@ -84,7 +84,7 @@ def test_machine_columns_are_named_but_left_out() -> None:
 @pytest.mark.parametrize(("rows", "row_count"), [(0, 0), (MOST, MOST), (MOST + 1, MOST)])
 def test_only_the_first_rows_are_shown(rows: int, row_count: int) -> None:
     result = sheet("scores", pa.table({"row": pa.array(range(rows), pa.int64())}))
-    assert (rows, row_count) == (result.rows, result.shown)
+    assert (rows, row_count) == (result.rows, result.shown_rows)
     assert [str(row) for row in range(row_count)] == [row[0][0] for row in Reader(str(result.html)).rows[1:]]
 
 

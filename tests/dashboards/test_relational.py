@@ -34,7 +34,7 @@ from tests.dashboards.labels import words
 from tests.dashboards.test_figures import named
 from tests.support.golden import Golden
 from tests.support.settings import with_settings
-from tests.tasks.audits.relational.made_up import FACTS, measured, questions, scored, table
+from tests.tasks.audits.relational.made_up import FACTS, memorization_of, questions, score_rows, table
 
 CONFIG = with_settings(SMOKE, data=FACTS)
 
@@ -55,10 +55,10 @@ def memorization_table(epochs: int, several: bool = False, epoch_known: bool = T
         scores, common = [1.0] * epoch + [0.0] * (10 - epoch), {"epoch": epoch if epoch_known else None}
         best_scores = [1.0] * 2 + [0.0] * 8 if several else None
         parts += [
-            scored("train", scores, **common),
-            scored("validation", [0.0] * 10, [0.5] * 10, several=best_scores, **common),
+            score_rows("train", scores, **common),
+            score_rows("validation", [0.0] * 10, [0.5] * 10, several=best_scores, **common),
         ]
-    return measured(table(*parts))
+    return memorization_of(table(*parts))
 
 
 def linear_table(samples: int, features: int, *memorization: float) -> pa.Table:
@@ -170,7 +170,7 @@ def test_private_caption_states_better_query(golden: Golden, store: Store) -> No
 
 
 def answered_questions(split: str, right: int, total: int, ids: list[str] | None = None) -> list[dict[str, Any]]:
-    return scored(split, [1.0] * right + [0.0] * (total - right), ids=ids)
+    return score_rows(split, [1.0] * right + [0.0] * (total - right), ids=ids)
 
 
 def open_gallery(
@@ -220,7 +220,7 @@ def test_stored_answers_of_last_epoch_are_shown(store: Store) -> None:
 
 def test_first_questions_are_shown_with_training_counts(store: Store) -> None:
     many = of_questions(
-        NoSettings(), [table(answered_questions("train", 40, 50)), table(scored("train", [1.0], replicate=1))]
+        NoSettings(), [table(answered_questions("train", 40, 50)), table(score_rows("train", [1.0], replicate=1))]
     )
     result = open_gallery(store, CONFIG, many)
     assert len(result.records) == EACH

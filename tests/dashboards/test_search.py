@@ -21,7 +21,7 @@ from tests.dashboards import pages
 from tests.dashboards.test_page import STRUCTURE
 from tests.orchestrator.inspection.test_search_results import journal, rewritten, rows
 from tests.support.browser import Browser, Page
-from tests.support.searches import Made
+from tests.support.searches import FinishedSearch
 from tests.support.shell import Here
 
 TABLES = """[...document.querySelectorAll("section[aria-labelledby=trials] tbody tr")].map(row => [
@@ -29,17 +29,17 @@ TABLES = """[...document.querySelectorAll("section[aria-labelledby=trials] tbody
 NUMBERS = [f"{name}{end}" for name in ("memorization", "utility") for end in ("", "_low", "_high")] + ["memorization_n"]
 
 
-def run_of(search_run: Made) -> Run:
+def run_of(search_run: FinishedSearch) -> Run:
     return open_run(open_store(str(search_run.store)), search_run.name)
 
 
 @pytest.fixture(scope="module")
-def search_run(searched: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    return searched.copied(tmp_path_factory.mktemp("drawn"))
+def search_run(searched: FinishedSearch, tmp_path_factory: pytest.TempPathFactory) -> FinishedSearch:
+    return searched.copy_to(tmp_path_factory.mktemp("drawn"))
 
 
 @pytest.fixture(scope="module")
-def search_page(search_run: Made) -> Path:
+def search_page(search_run: FinishedSearch) -> Path:
     return pages.draw(run_of(search_run))
 
 
@@ -48,9 +48,9 @@ def opened(browser: Browser, search_page: Path) -> Page:
     return browser.open(search_page, width=390)
 
 
-def test_page_has_certificate_front_trials_and_next_command(search_run: Made, search_page: Path) -> None:
+def test_page_has_certificate_front_trials_and_next_command(search_run: FinishedSearch, search_page: Path) -> None:
     page_text = pages.words(search_page)
-    sentence = search_run.told["recommendation"]["sentence"]
+    sentence = search_run.printed["recommendation"]["sentence"]
     places = [
         "Question Which training memorises least and is still useful enough? 4 trainings with different rate and wide",
         "Answer recommended",
@@ -73,7 +73,7 @@ def test_page_has_certificate_front_trials_and_next_command(search_run: Made, se
     assert sorted(positions) == positions
 
 
-def test_trial_numbers_equal_tables(search_run: Made, opened: Page) -> None:
+def test_trial_numbers_equal_tables(search_run: FinishedSearch, opened: Page) -> None:
     table = rows(search_run)
     shown_rows = opened.evaluate(TABLES)
     assert len(shown_rows) == len(table) == 7
@@ -99,8 +99,8 @@ def test_search_page_is_accessible_and_fits_a_phone(opened: Page) -> None:
     assert len(opened.requests()) == 1
 
 
-def test_search_page_links_to_drawn_runs(searched: Made, tmp_path: Path) -> None:
-    search_run = searched.copied(tmp_path)
+def test_search_page_links_to_drawn_runs(searched: FinishedSearch, tmp_path: Path) -> None:
+    search_run = searched.copy_to(tmp_path)
     first = rows(search_run)[0]["run"]
     pages.draw(open_run(open_store(str(search_run.store)), first))
     page = pages.draw(run_of(search_run))
@@ -109,8 +109,8 @@ def test_search_page_links_to_drawn_runs(searched: Made, tmp_path: Path) -> None
     assert all((page.parent / link).is_file() for link in links)
 
 
-def test_trial_page_links_back_to_its_search(searched: Made, browser: Browser, tmp_path: Path) -> None:
-    search_run = searched.copied(tmp_path)
+def test_trial_page_links_back_to_its_search(searched: FinishedSearch, browser: Browser, tmp_path: Path) -> None:
+    search_run = searched.copy_to(tmp_path)
     store = open_store(str(search_run.store))
     first = rows(search_run)[0]["run"]
     page_alone = pages.draw(open_run(store, first))
@@ -127,8 +127,8 @@ def test_trial_page_links_back_to_its_search(searched: Made, browser: Browser, t
     assert window.until(f"location.href.split('#')[0] === {json.dumps(search.as_uri())}")
 
 
-def test_seal_holds_until_a_trial_changes(searched: Made, tmp_path: Path) -> None:
-    search_run = searched.copied(tmp_path)
+def test_seal_holds_until_a_trial_changes(searched: FinishedSearch, tmp_path: Path) -> None:
+    search_run = searched.copy_to(tmp_path)
     page = pages.draw(run_of(search_run))
     engram = Here(tmp_path)
     verified = engram.json("verify", str(page))
@@ -141,8 +141,8 @@ def test_seal_holds_until_a_trial_changes(searched: Made, tmp_path: Path) -> Non
     assert [f"trials of {search_run.name}", page.name] == changed
 
 
-def test_unfinished_search_has_a_notice(searched: Made, tmp_path: Path) -> None:
-    search_run = searched.copied(tmp_path)
+def test_unfinished_search_has_a_notice(searched: FinishedSearch, tmp_path: Path) -> None:
+    search_run = searched.copy_to(tmp_path)
     trials = rows(search_run)[:4]
     trials[1] |= {"state": "refused", "run": "", "note": "wide is on; <b>no</b>", "front": False}
     trials[1] |= {name: None for name in trials[1] if name.startswith(("memorization", "utility"))}
@@ -157,20 +157,20 @@ def test_unfinished_search_has_a_notice(searched: Made, tmp_path: Path) -> None:
     assert f"engram search --resume {search_run.name} The command continues" in page_text
 
 
-def read_results(search_run: Made) -> SearchResults:
+def read_results(search_run: FinishedSearch) -> SearchResults:
     search = run_of(search_run).search
     assert search is not None
     return search
 
 
-def test_each_kind_of_trial_has_its_own_shape(search_run: Made) -> None:
+def test_each_kind_of_trial_has_its_own_shape(search_run: FinishedSearch) -> None:
     kinds = [point.kind for point in pareto_front.points(read_results(search_run))]
     assert {"start", "winner", "front", "fresh start", "fresh winner"} <= set(kinds)
     looks = [(look.marker, look.filled, look.size) for look in LOOKS.values()]
     assert len(set(looks)) == len(looks)
 
 
-def test_figure_has_text_alternative_and_utility_limit(search_run: Made) -> None:
+def test_figure_has_text_alternative_and_utility_limit(search_run: FinishedSearch) -> None:
     (figure,) = figures(run_of(search_run))
     assert "Start: memory 0.8" in figure.alt
     assert "Winner, fresh seeds, trial 1: memory 0.4" in figure.alt
@@ -179,7 +179,7 @@ def test_figure_has_text_alternative_and_utility_limit(search_run: Made) -> None
     assert "Hollow marks: audited again with fresh seeds. They decide the answer" in figure.caption
 
 
-def test_axes_point_towards_better_values(search_run: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_axes_point_towards_better_values(search_run: FinishedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(search_run)
     objectives = run.objectives
     assert objectives is not None
@@ -206,8 +206,8 @@ def test_axes_point_towards_better_values(search_run: Made, monkeypatch: pytest.
     assert low_too < high_too
 
 
-def test_search_of_missing_audit_shows_trials(searched: Made, tmp_path: Path) -> None:
-    search_run = searched.copied(tmp_path)
+def test_search_of_missing_audit_shows_trials(searched: FinishedSearch, tmp_path: Path) -> None:
+    search_run = searched.copy_to(tmp_path)
     for run in [search_run.name, *{row["run"] for row in rows(search_run)}]:
         sibling = journal(search_run).sibling(run)
         sibling.rewrite({**sibling.about(), "audit": "gone"})
