@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.executors.gpu_packing import (
-    MOST_GROWING,
+    MAX_GPUS_REQUESTED,
     REFILLS,
     SHARERS,
-    UNMEASURED_MOST,
+    UNMEASURED_JOBS,
     GpuMeasurement,
     GpuPacking,
     gpu_fraction,
@@ -72,7 +72,7 @@ def test_before_anything_is_measured_the_ready_jobs_are_divided_evenly(ready: in
         found.append(filling.share(ready, gpus, len(found)))
         ready -= found[-1]
     assert sizes == found
-    assert max(found) <= UNMEASURED_MOST
+    assert max(found) <= UNMEASURED_JOBS
 
 
 def test_a_measured_call_refills_its_stack_a_few_times_and_leaves_work_for_the_other_slots_at_the_end() -> None:
@@ -111,7 +111,7 @@ def test_as_many_parts_fit_on_a_gpu_as_calls_are_to_share_it() -> None:
         (1000, 6.0, 0, 5),  # 3,000 s of two calls at a time, ten minutes for each GPU
         (1000, 0.1, 0, 1),
         (1000, 6.0, 8, 8),
-        (10**6, 600.0, 1, MOST_GROWING),
+        (10**6, 600.0, 1, MAX_GPUS_REQUESTED),
         (0, 6.0, 2, 2),
     ],
 )

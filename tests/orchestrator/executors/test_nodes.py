@@ -13,7 +13,7 @@ import pytest
 from orchestrator.errors import ClusterError
 from orchestrator.executors import nodes, open_executor
 from orchestrator.executors import ray as ray_executor
-from orchestrator.executors.nodes import GONE, Question, answer_question, check_nodes, differences
+from orchestrator.executors.nodes import NODE_GONE, Question, answer_question, check_nodes, differences
 from orchestrator.executors.ray import RayExecutor
 from orchestrator.spec.resolve import pin_one, pinned_data
 from orchestrator.store import Store, open_store
@@ -84,7 +84,7 @@ def test_a_node_that_does_not_answer_or_whose_answer_is_not_found_is_refused(sto
 
 
 def test_a_node_that_went_away_is_no_problem(store: Store) -> None:
-    check_nodes(NAMES, store, (), lambda question: {**ask_each()(question), "bb": GONE})
+    check_nodes(NAMES, store, (), lambda question: {**ask_each()(question), "bb": NODE_GONE})
 
 
 def test_what_only_one_side_has_differs() -> None:

@@ -175,7 +175,7 @@ def test_a_large_gpu_is_shared_by_more_calls_than_a_small_one_beside_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A stack takes 0.4 of the 1 GB of the small GPU, and keeps a fourth of any busy."""
-    monkeypatch.setattr("orchestrator.executors.gpu_packing.UNMEASURED_MOST", 4)
+    monkeypatch.setattr("orchestrator.executors.gpu_packing.UNMEASURED_JOBS", 4)
     join(num_gpus=1, labels={"ray.io/accelerator-type": "T4"})
     join(num_gpus=1, labels={"ray.io/accelerator-type": "A100"})
     executor = open_executor()

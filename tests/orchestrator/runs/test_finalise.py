@@ -152,7 +152,7 @@ def test_tracking_is_given_up_when_asked_again_or_when_an_interrupted_run_has_wa
         now = 100.0
         finalise.finish_run(report, session, QUIET, cast("Delivery", delivery), stop)
         assert not delivery.impatient()
-        now = 100.0 + finalise.HURRY + 1
+        now = 100.0 + finalise.INTERRUPTED_SECONDS + 1
         assert hurried is delivery.impatient()
         now = 100.0
         stop.ask("SIGINT")

@@ -145,7 +145,7 @@ def test_jobs_that_a_run_shares_with_one_that_does_nothing_are_computed_here_and
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other run's heart beats, as it does in a process that hangs, and its driver does nothing."""
-    monkeypatch.setattr(waiting, "ELSEWHERE", 0.01)
+    monkeypatch.setattr(waiting, "OTHERS_SECONDS", 0.01)
     for name in ("PATIENCE", "FLOOR"):
         monkeypatch.setattr(waiting, name, 1.0)
     other = Path(store.folder("runs")) / "toys-hung"

@@ -65,7 +65,7 @@ def test_the_first_reason_stands() -> None:
 
 def test_what_is_computed_in_this_thread_gets_its_grace_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stop_module, "GRACE", 0.01)
-    monkeypatch.setattr(stop_module, "AGAIN", 0.01)
+    monkeypatch.setattr(stop_module, "INTERRUPT_SECONDS", 0.01)
     stop = Stop()
     swallowed: list[OutOfTime] = []
 

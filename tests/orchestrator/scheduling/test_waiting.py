@@ -9,10 +9,10 @@ import pytest
 
 from orchestrator.executors.calls import Call, Item
 from orchestrator.scheduling.waiting import (
-    ELSEWHERE,
     FLOOR,
-    HERE,
     LONGEST,
+    OTHERS_SECONDS,
+    OWN_SECONDS,
     PATIENCE,
     TIMES,
     UNMEASURED,
@@ -83,7 +83,7 @@ def test_whom_a_run_waits_for_is_said_once_and_then_after_longer_and_longer_whil
         "after 10 min without progress, this run computes them itself"
     )
     apart = [after - before for before, after in zip([0, *told], told, strict=False)]
-    assert told[0] == ELSEWHERE
+    assert told[0] == OTHERS_SECONDS
     assert sorted(apart) == apart
     assert apart[-1] == LONGEST
     assert len(told) < 35
@@ -99,7 +99,7 @@ def test_what_moves_is_waited_for_anew(waiting: Waiting, lines: list[str]) -> No
 
 def test_calls_of_which_nothing_comes_back_are_named(waiting: Waiting, lines: list[str]) -> None:
     old, new = (Call(1, "toys.part", (Item(key, "toys:part", None),)) for key in ("12ab", "34cd"))
-    for second in range(int(HERE) + 2):
+    for second in range(int(OWN_SECONDS) + 2):
         waiting.report_running(float(second), [(old, second + 0.0), (new, 1.0)], lambda call: 3600.0)
     assert lines == [
         "no call has returned for 5 min; 2 calls running, the oldest for 5 min: toys.part 12ab; "
