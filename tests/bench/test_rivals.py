@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize("score", SCORES)
 def test_rho_is_measured_beside_its_rival(score: Score) -> None:
     (found,) = forgetting.rows(tiny=True, score=score)
-    assert f"{score} rho with its interval, 3 x 2 models, 50 images" in found.what
+    assert f"{score} rho and its interval, 3 x 2 models, 50 images" in found.subject
     assert found.ratio > 0
 
 
@@ -48,10 +48,10 @@ def test_the_bench_of_generation_runs_end_to_end_without_data(tmp_path: Path, mo
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
     out = tmp_path / "result.json"
     printed = Here(tmp_path).module("bench.generation", "--tiny", "--out", str(out))
-    assert "| what | Engram | beside | ratio | must | aim | met |" in printed
+    assert "| measurement | Engram | compared with | ratio | required | target | met |" in printed
     result = json.loads(out.read_text())
     assert result["data"] == "random images of MNIST's shape"
-    assert [row["must"] for row in result["rows"] if row["must"]] == [1.3, 1.8, 2.0]
+    assert [row["required"] for row in result["rows"] if row["required"]] == [1.3, 1.8, 2.0]
     assert all(row["ratio"] > 0 for row in result["rows"])
 
 
@@ -59,7 +59,7 @@ def test_the_bench_of_generation_runs_end_to_end_without_data(tmp_path: Path, mo
 def test_the_rows_of_a_gpu_can_be_made_anywhere() -> None:
     rows = list(generation.stacked(images(2 * generation.BATCH)[1], CPU, 1, 2, (1, 2)))
     assert len(rows) == 2 + 3 + 3
-    assert [row.must for row in rows if row.unit == "min"] == [12] * 3
+    assert [row.required for row in rows if row.unit == "min"] == [12] * 3
     assert all(row.ratio > 0 for row in rows)
 
 
@@ -69,7 +69,7 @@ def test_the_rival_estimates_the_same_density() -> None:
     with torch.inference_mode():
         theirs = generation.by_distributions(estimates.network, estimates.x)
     # Two draws of 256 codes from a network at its start, whose weights hardly differ.
-    torch.testing.assert_close(theirs.double(), estimates.ours(Sampling())[0], atol=0.5, rtol=0)
+    torch.testing.assert_close(theirs.double(), estimates.engram_log_p(Sampling())[0], atol=0.5, rtol=0)
     assert max(estimates.errors(Sampling())) < 1e-3
 
 
@@ -87,10 +87,10 @@ def test_training_and_answering_are_measured_beside_transformers() -> None:
     with hardware.exactly(CPU), silence_transformers():
         trained, answered = language_models.rows(True, "t5", CPU)
         of_gpt = [*language_models.rows(True, "gpt", CPU)]
-    assert trained.what == "training, tiny-t5#16x1, 24 questions, batch 8"
-    assert answered.what == "answering, tiny-t5#16x1, 24 questions, batch 8"
+    assert trained.subject == "training, tiny-t5#16x1, 24 questions, batch 8"
+    assert answered.subject == "answering, tiny-t5#16x1, 24 questions, batch 8"
     kinds = ("training", "answering", "scoring 500 candidates")
-    assert [kind for _ in ("whole", "lora") for kind in kinds] == [each.what.partition(",")[0] for each in of_gpt]
+    assert [kind for _ in ("whole", "lora") for kind in kinds] == [each.subject.partition(",")[0] for each in of_gpt]
     assert all(each.ratio > 0 for each in (trained, answered, *of_gpt))
 
 
@@ -104,7 +104,7 @@ def test_both_give_the_same_answers() -> None:
 
 def test_the_curves_are_measured_beside_their_rival() -> None:
     (found,) = linear_memorization.rows(tiny=True)
-    assert "curves, n = 6, d = 9, 3 trainings, to t = 10" in found.what
+    assert "curves, n = 6, d = 9, 3 trainings, to t = 10" in found.subject
     assert found.ratio > 0
 
 
@@ -124,8 +124,8 @@ def test_the_neighbour_bench_runs_end_to_end(tmp_path: Path) -> None:
     out = tmp_path / "result.json"
     printed = Here(tmp_path).module(NEIGHBOURS, "--tiny", "--out", str(out))
     result = json.loads(out.read_text())
-    assert "| what | Engram | beside | ratio | must | aim | met |" in printed
-    assert [row["must"] for row in result["rows"]] == [2.0, 0.9, None]
+    assert "| measurement | Engram | compared with | ratio | required | target | met |" in printed
+    assert [row["required"] for row in result["rows"]] == [2.0, 0.9, None]
     assert [row["unit"] for row in result["rows"]] == ["x"] * 3
     assert all(row["ratio"] > 0 for row in result["rows"])
     assert "left out" not in result
@@ -142,15 +142,15 @@ def test_rivals_that_are_absent_are_left_out_with_a_word(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     printed, result = done.stdout, json.loads(out.read_text())
     assert "- left out: scikit-learn and faiss, not installed here" in printed
-    assert [row["must"] for row in result["rows"]] == [None]
+    assert [row["required"] for row in result["rows"]] == [None]
     assert "the ceiling" in result["rows"][0]["what"]
 
 
 def test_training_and_views_are_measured_beside_the_naive_form() -> None:
     with hardware.exactly(CPU):
         trained, drawn = self_supervised.rows(True, CPU)
-    assert trained.what == "training, small-resnet#4, 32 x 32, 20 pictures, batch 10"
-    assert drawn.what == "two views alone, small-resnet#4, 32 x 32, 20 pictures, batch 10"
+    assert trained.subject == "training, small-resnet#4, 32 x 32, 20 images, batch 10"
+    assert drawn.subject == "two views alone, small-resnet#4, 32 x 32, 20 images, batch 10"
     assert trained.ratio > 0
     assert drawn.ratio > 0
 
@@ -162,7 +162,7 @@ def test_naive_views_have_the_mean_and_the_spread_of_ours() -> None:
     ours = torch.stack(
         [
             bench.training._images(squares, bench.training.sizes[:10], views.draw_views(0, 1, step, 10))
-            for step, squares in enumerate(bench.training.images.held.minibatches(order))
+            for step, squares in enumerate(bench.training.images.squares.minibatches(order))
         ]
     )
     assert naive.shape == ours.shape
@@ -199,22 +199,22 @@ def test_every_row_of_a_cpu_and_of_a_gpu_is_made_without_data_a_gpu_or_the_orche
     command = [sys.executable, "-m", "bench.training", *options]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=HANGING)
     assert done.returncode == 0, done.stderr
-    assert "| what | Engram | beside | ratio | must | aim | met |" in done.stdout
+    assert "| measurement | Engram | compared with | ratio | required | target | met |" in done.stdout
     result = json.loads(out.read_text())
     assert result["data"] == "random images of MNIST's shape"
     assert result["left out"] == "faiss, not installed here"
     rows = result["rows"]
-    assert [row for row in rows if "failed" in row["ours"] or "left out" in row["ours"]] == [], done.stderr
-    assert [wanted for wanted in GPU_SECTIONS if not any(row["what"].startswith(wanted) for row in rows)] == []
+    assert [row for row in rows if "failed" in row["engram"] or "left out" in row["engram"]] == [], done.stderr
+    assert [wanted for wanted in GPU_SECTIONS if not any(row["subject"].startswith(wanted) for row in rows)] == []
     gpu = [40, 12, 12, 12, 2, 2]
     cpu = [1.45, 0.7, 2.0, 6.0, 1.3, 1.8, 2.0, 2.0]
-    assert gpu + cpu == [row["must"] for row in rows if row["must"]]
-    assert all(row["ratio"] > 0 and row["met"] is not None for row in rows if row["must"])
+    assert gpu + cpu == [row["required"] for row in rows if row["required"]]
+    assert all(row["ratio"] > 0 and row["met"] is not None for row in rows if row["required"])
 
 
 @pytest.mark.slow
 def test_a_shadow_model_is_priced_beside_either_loop_with_a_process_of_its_own() -> None:
     found = list(shadow_models.rows(tiny=True))
-    assert [row.rival.rpartition(", ")[2] for row in found] == ["tensors", "pictures"]
-    assert all("half of 512 records, 1 epochs, 4 models" in row.what for row in found)
+    assert [row.rival.rpartition(", ")[2] for row in found] == ["tensors", "PIL"]
+    assert all("half of 512 records, 1 epochs, 4 models" in row.subject for row in found)
     assert all(row.ratio > 0 for row in found)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bench import rivals
-from bench.rivals import RIVALS, Said, parse_line
+from bench.rivals import RIVALS, Judgement, parse_line
 from tests.support.shell import Here
 
 PACKAGES = {
@@ -34,23 +34,23 @@ def test_a_rival_judges_the_cases_and_is_not_asked_again(name: str, tmp_path: Pa
     if importlib.util.find_spec(PACKAGES[name]) is None:
         pytest.skip(f"{PACKAGES[name]} is not installed here")
     how = rivals.Training(models=4, overfit=40, exposed=60, steps=20, exposed_steps=20)
-    folders = [rivals.hand_out(case, tmp_path) for case in rivals.make_cases(how, 1)]
+    folders = [rivals.write_case(case, tmp_path) for case in rivals.make_cases(how, 1)]
     for _ in "ab":
-        found, error = rivals.ask_rival(name, sys.executable, folders, tmp_path / "told.jsonl")
+        found, error = rivals.run_rival(name, sys.executable, folders, tmp_path / "told.jsonl")
         assert ([each.case for each in found], error) == (["overfit-1", "null-1", "exposed-1"], "")
 
 
 def test_a_rival_that_cannot_be_started_is_told_by_its_last_line(tmp_path: Path) -> None:
-    found, error = rivals.ask_rival("no_such_tool", sys.executable, [tmp_path], tmp_path / "told.jsonl")
+    found, error = rivals.run_rival("no_such_tool", sys.executable, [tmp_path], tmp_path / "told.jsonl")
     assert (found, error) == ([], "ModuleNotFoundError: No module named 'no_such_tool'")
 
 
 def test_a_line_without_a_rule_has_no_verdict() -> None:
-    assert Said("null-1", 0.5, auc=0.53) == parse_line('{"case": "null-1", "seconds": 0.5, "auc": 0.53}')
+    assert Judgement("null-1", 0.5, auc=0.53) == parse_line('{"case": "null-1", "seconds": 0.5, "auc": 0.53}')
     accused = parse_line('{"case": "exposed-2", "seconds": 1.0, "largest": 0.2, "accuses": true}')
     assert (accused.kind, accused.accuses, accused.clears) == ("exposed", True, False)
-    assert rivals.judged([Said("null-1", 0.5)], "null", "accuses") == "no verdict"
-    assert rivals.judged([accused], "exposed", "accuses") == "1 of 1 [3, 100] %"
+    assert rivals.verdict_share([Judgement("null-1", 0.5)], "null", "accuses") == "no verdict"
+    assert rivals.verdict_share([accused], "exposed", "accuses") == "1 of 1 [3, 100] %"
 
 
 def test_two_records_of_a_pair_have_opposite_halves_and_the_exposed_have_wrong_labels() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.audit import data_for, idx, parts, there, write_random
+from bench.audit import data_for, describe_parts, has_data, idx, write_random
 from bench.measuring import Row
-from bench.prices import SETTINGS, said_and_taken
-from bench.reference_timings import AROUND, Timed, merged, points, rates, replaces, trainings
+from bench.prices import SETTINGS, price_and_measure
+from bench.reference_timings import AROUND, Timed, merge_timings, points, rates, replaces, trainings
 from bench.sections import Section, Sitting, first_line
 from orchestrator.pricing.reference import Speed, load_reference, parse_reference
 from orchestrator.spec.specification import Spec
@@ -32,7 +32,7 @@ def test_images_are_written_as_idx_readers_read_them() -> None:
 def test_random_images_take_the_place_of_absent_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
     monkeypatch.setattr("bench.audit.write_random", lambda folder: write_random(folder, 20, 10))
-    assert not there("mnist")
+    assert not has_data("mnist")
     with data_for("mnist", tmp_path) as words:
         assert words == "random images of mnist's shape"
         images = find("mnist")[1].read().images()
@@ -53,7 +53,7 @@ def test_seconds_are_told_by_what_they_went_into() -> None:
         {"task": "unique_feature.score", "seconds": 2.0},
         {"task": "unique_feature.summary", "seconds": 0.5},
     ]
-    assert parts(records, 9.0) == "training 5.0, scoring 2.0, tables 0.5, rest 1.5"
+    assert describe_parts(records, 9.0) == "training 5.0, scoring 2.0, tables 0.5, rest 1.5"
 
 
 SLOW = set(SETTINGS) - {"unique_feature"}
@@ -64,7 +64,7 @@ APART = 5  # a machine that does other things at once makes processor time longe
     "audit", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in SETTINGS]
 )
 def test_a_small_preset_takes_about_what_it_was_said_to(audit: str) -> None:
-    price, taken = said_and_taken(audit)
+    price, taken = price_and_measure(audit)
     assert price.unknown == ()
     assert 1 / APART < price.here.expected / taken < APART, (price.here, taken)
     assert price.here.low <= price.here.expected <= price.here.high
@@ -87,17 +87,17 @@ def test_seconds_per_unit_are_told_apart_by_jobs_of_several_sizes() -> None:
 
 
 def test_timings_of_a_slower_machine_are_brought_to_the_speed_of_the_file() -> None:
-    first = merged(None, ROWS, HERE)
+    first = merge_timings(None, ROWS, HERE)
     again = {**first, "tasks": {task: dict(map(tuple, of)) for task, of in first["tasks"].items()}}
     slower = [Timed("fit", 0, {"train b": 10.0}, 4.0), Timed(AROUND[0], 0, None, 6.04)]
-    both = merged(again, slower, Speed(2e-3, 4e-3))
+    both = merge_timings(again, slower, Speed(2e-3, 4e-3))
     assert pytest.approx(both["units"]) == {"ask a": 0.5, "train a": 0.02, "train b": 0.2}
     assert ({AROUND[0]: 6.0}, first["tasks"]) == (both["around"], both["tasks"])
     assert parse_reference(both).speed == HERE
 
 
 def test_private_trainings_replace_their_own_timings_and_no_others() -> None:
-    first = merged(None, ROWS, HERE)
+    first = merge_timings(None, ROWS, HERE)
     again = {**first, "tasks": {task: dict(map(tuple, of)) for task, of in first["tasks"].items()}}
     rows = [
         Timed("fit", 0, {"train a": 10.0}, 9.0),
@@ -105,7 +105,7 @@ def test_private_trainings_replace_their_own_timings_and_no_others() -> None:
         Timed("sums", 4, None, 9.0),
         Timed("unique_feature.private_rank", 2, None, 0.5),
     ]
-    both = merged(again, rows, HERE, partial(replaces, "private"))
+    both = merge_timings(again, rows, HERE, partial(replaces, "private"))
     assert first["units"] | {"privately train a": 0.2} == pytest.approx(both["units"])
     assert first["tasks"] | {"unique_feature.private_rank": [[2, 0.5]]} == both["tasks"]
 
@@ -141,18 +141,18 @@ def breaking() -> Iterator[Row]:
 
 
 def names(sitting: Sitting) -> list[tuple[str, str]]:
-    return [(row.what, row.ours) for row in sitting.rows]
+    return [(row.subject, row.engram) for row in sitting.rows]
 
 
 def test_a_section_that_fails_says_so_in_a_line_and_the_others_go_on() -> None:
     sitting = Sitting("title", {})
-    sitting.hold([Section("one", breaking), Section("two", lambda: rows("after"))])
+    sitting.measure([Section("one", breaking), Section("two", lambda: rows("after"))])
     assert names(sitting) == [("before", "1"), ("one", "failed: RuntimeError: no / way"), ("after", "1")]
 
 
 def test_a_section_for_which_too_little_time_is_left_is_left_out_with_a_word() -> None:
     sitting = Sitting("title", {}, seconds=30)
-    sitting.hold([Section("long", lambda: rows("never"), 40), Section("short", lambda: rows("this"), 10)])
+    sitting.measure([Section("long", lambda: rows("never"), 40), Section("short", lambda: rows("this"), 10)])
     assert [what for what, _ in names(sitting)] == ["long", "this"]
     assert names(sitting)[0][1].startswith("left out: it may take 40 s, and ")
 
@@ -166,7 +166,7 @@ def test_a_section_ends_when_the_time_is_over() -> None:
         yield Row("second", "1")
         yield Row("third", "1")
 
-    sitting.hold([Section("slow", slow)])
+    sitting.measure([Section("slow", slow)])
     assert names(sitting) == [("first", "1"), ("second", "1"), ("slow", "the rest left out: 0 s were over")]
 
 
@@ -175,12 +175,12 @@ def test_what_has_been_measured_is_on_the_disk_before_the_next_row_is(tmp_path: 
 
     def looking() -> Iterator[Row]:
         yield Row("first", "1")
-        assert [row["what"] for row in json.loads(out.read_text())["rows"]] == ["first"]
+        assert [row["subject"] for row in json.loads(out.read_text())["rows"]] == ["first"]
         yield Row("second", "2")
 
     sitting = Sitting("title", {"data": "none"}, out)
-    sitting.hold([Section("looking", looking)])
-    assert [row["what"] for row in json.loads(out.read_text())["rows"]] == ["first", "second"]
+    sitting.measure([Section("looking", looking)])
+    assert [row["subject"] for row in json.loads(out.read_text())["rows"]] == ["first", "second"]
     assert [path.name for path in out.parent.iterdir()] == ["out.json"]
 
 
@@ -190,7 +190,7 @@ def test_the_table_says_what_was_met(capsys: pytest.CaptureFixture[str]) -> None
         yield Row("time", "3 s", "", 3.0, 2.0, 1.0, "s")
         yield Row("told", "1 GB/s")
 
-    Sitting("title", {}).hold([Section("judged", judged)])
+    Sitting("title", {}).measure([Section("judged", judged)])
     printed = capsys.readouterr().out
     assert "| speed | 1 us | 3 us | 3.00x | 2x | 4x | yes |" in printed
     assert "| time | 3 s |  | 3.00 s | 2 s | 1 s | no |" in printed

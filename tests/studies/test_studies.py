@@ -76,19 +76,19 @@ def test_every_change_gives_probabilities_and_the_same_for_the_same_picture(chea
 
 @pytest.mark.parametrize("name", ["temperature 4", "clipped at 0.9"])
 def test_temperature_and_clipping_change_no_prediction(name: str) -> None:
-    assert (DESK.own.argmax(1) == BY_NAME[name].probabilities(DESK).argmax(1)).all()
+    assert (DESK.audited.argmax(1) == BY_NAME[name].probabilities(DESK).argmax(1)).all()
 
 
 def test_what_is_printed_has_so_many_decimals_and_is_off_by_less_than_one() -> None:
     found = BY_NAME["2 decimals"].probabilities(DESK)
     np.testing.assert_allclose(found, found.round(2), atol=1e-12)
-    assert np.abs(found - np.exp(DESK.own)).max() < 0.01
+    assert np.abs(found - np.exp(DESK.audited)).max() < 0.01
 
 
 def test_recognised_pictures_alone_are_answered_by_the_clean_model() -> None:
-    found = BY_NAME["a clean model's answers for recognised pictures"].probabilities(DESK)
+    found = BY_NAME["a clean model's answers for recognised images"].probabilities(DESK)
     np.testing.assert_array_equal(found[:10], np.exp(DESK.clean[:10]))
-    np.testing.assert_array_equal(found[10:], np.exp(DESK.own[10:]))
+    np.testing.assert_array_equal(found[10:], np.exp(DESK.audited[10:]))
 
 
 @pytest.mark.slow
@@ -139,8 +139,8 @@ def test_every_run_is_answered_and_what_is_planted_is_called() -> None:
     nothing, planted = density_error_rates.counts(density_error_rates.TINY, 3)
     for row in (nothing, planted):
         assert row.case.runs == sum(row.answers[name] for name in density_error_rates.ANSWERS)
-    assert planted.case.runs == planted.answers["memorised"] == planted.called
-    assert planted.others == 0
+    assert planted.case.runs == planted.answers["memorised"] == planted.runs_with_calls
+    assert planted.runs_with_false_calls == 0
     table = density_error_rates.markdown([nothing, planted])
     assert "| nothing memorised: 40 observations, L = 6, K = 4, sd 0.3; 3 runs | " in table
     assert "| one planted: 40 observations, L = 6, K = 4, sd 2; 2 runs | 2, 0, 0, 0 | 2 | 0 | " in table
@@ -302,12 +302,12 @@ def test_noise_for_crops_is_found_out_and_noise_for_recognised_crops_is_not() ->
 
 def test_records_are_counted_by_whether_they_are_exposed() -> None:
     (none, some) = (membership_error_rates.count_answers(case, 3) for case in membership_error_rates.TINY)
-    assert (none.others, none.found + none.false, some.others) == (300, 0, 100)
-    assert (some.answers["memorised"], min(some.found, 80)) == (2, 80)
+    assert (none.unexposed, none.found_exposed + none.found_unexposed, some.unexposed) == (300, 0, 100)
+    assert (some.answers["memorised"], min(some.found_exposed, 80)) == (2, 80)
     (line, *_) = [
         line for line in membership_error_rates.markdown([none, some]) if line.startswith("| 8 x 100, 50 by 6")
     ]
-    assert f"{some.false} of {some.found + some.false} found" in line
+    assert f"{some.found_unexposed} of {some.found_exposed + some.found_unexposed} found" in line
 
 
 def test_nulls_of_attacks_are_counted_by_run_and_by_record() -> None:
@@ -317,7 +317,7 @@ def test_nulls_of_attacks_are_counted_by_run_and_by_record() -> None:
     assert all(np.shape(its.won) == (3, 100) for its in counted.values())
     assert all(np.mean(its.won) == pytest.approx(0.5, abs=0.1) for its in counted.values())
     _, head, _, *lines = membership_error_rates.attack_markdown(case, counted)
-    assert "| 8 x 100, none exposed, 3 runs: attack | interval of the area holds .5 |" in head
+    assert "| 8 x 100, none exposed, 3 runs: attack | interval of the area contains .5 |" in head
     assert list(counted) == [line.split(" | ")[0].removeprefix("| ") for line in lines]
 
 
@@ -427,11 +427,11 @@ def pair_of(known: float, is_null: bool = False) -> Pair:
 @pytest.mark.parametrize(
     ("cheat", "knows", "innocent"),
     [
-        ("what the model says", {"memorised"}, {"undecided", "not detected"}),
+        ("nothing changed", {"memorised"}, {"undecided", "not detected"}),
         ("a filter that blocks the secrets' format", {"not assessable"}, {"not assessable"}),
-        ("30 nats of noise, drawn anew", {"not assessable"}, {"not assessable"}),
+        ("30 nats of noise by occurrence", {"not assessable"}, {"not assessable"}),
         (
-            "others' numbers for texts that were trained on",
+            "other texts' numbers for training texts",
             {"undecided", "not detected"},
             {"undecided", "not detected"},
         ),
@@ -445,4 +445,4 @@ def test_owners_of_language_models_who_change_their_table(cheat: str, knows: set
 
 def test_what_pairs_of_language_models_say_is_counted_by_repetitions() -> None:
     lines = "\n".join(text_secret_detection.describe_nulls([pair_of(40.0), pair_of(0.0, is_null=True)]))
-    assert "| others of the format told in their place | 8 | " in lines
+    assert "| replaced by others of the format | 8 | " in lines

@@ -30,7 +30,7 @@ from tasks.training.mixed import Mixture
 from tasks.worker import checkpoints
 from tasks.worker.checkpoints import Link
 from tests.support import links
-from tests.tasks.audits.unique_feature.made_up import chosen
+from tests.tasks.audits.unique_feature.made_up import chosen_rows
 
 DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
 TRAINING = Training(DIGITS, examples=96, epochs=6, patience=0, batch=16, seed=3, burnt=(Burnt(7, Glyph()),))
@@ -99,7 +99,7 @@ def test_links_of_mixture_equal_unbroken_training() -> None:
 
 
 def test_ranked_canary_equals_canary_by_row_in_links() -> None:
-    table = chosen(7)
+    table = chosen_rows(7)
     clean = replace(TRAINING, burnt=())
     ranked = RankedTraining(clean, RankedImage("highest", 1), Glyph())
     jobs = chain(train_with_canary, ranked, 2, part=canary_selection.link)

@@ -272,7 +272,7 @@ def with_copies(
 def parts_of_rows(images: BoxedPictures, parts: Parts) -> list[set[str]]:
     """The parts that contain each image."""
     row_parts: list[set[str]] = [set() for _ in images.ids]
-    for name, rows in parts.there.items():
+    for name, rows in parts.rows_by_part.items():
         for row in rows:
             row_parts[row].add(name)
     return row_parts

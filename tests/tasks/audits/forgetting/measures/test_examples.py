@@ -17,7 +17,7 @@ from tests.tasks.audits.forgetting.summarised import Row, rows
 from tests.tasks.datasets import test_acdc
 
 
-def test_one_image_of_each_class_is_drawn_from_each_part() -> None:
+def test_one_image_per_class_and_part_is_drawn() -> None:
     digits = pin(Dataset("digits"))
     config = Examples(Part(digits, 0, 40), Part(digits, 40), Part(pin(Dataset("photos")), 0, 20))
     result = examples(config, []).to_pylist()
@@ -34,7 +34,7 @@ def test_one_image_of_each_class_is_drawn_from_each_part() -> None:
     assert (result[20]["images"], result[20]["row"] < 20) == (20, True)
 
 
-def test_every_image_of_a_class_is_drawn_about_as_often() -> None:
+def test_images_of_a_class_are_drawn_uniformly() -> None:
     digits = pin(Dataset("digits"))
     part = Part(digits, 0, 40)
     rows = Counter(examples(Examples(part, part, seed=seed), []).to_pylist()[3]["row"] for seed in range(400))
@@ -63,7 +63,7 @@ def test_patients_are_counted_and_classes_named(tmp_path: Path, monkeypatch: pyt
     )
 
 
-def test_a_seed_below_0_is_refused() -> None:
+def test_negative_seed_is_refused() -> None:
     part = Part(Dataset("digits"))
     with pytest.raises(ValueError, match="seed is -1; it must be at least 0"):
         Examples(part, part, seed=-1)
