@@ -110,8 +110,8 @@ def _describe_target(target: JudgedTarget) -> str:
 def _describe_correctness(evidence: Evidence) -> Iterator[str]:
     if evidence.right_count is not None and len(evidence.targets) > 1:
         yield (
-            f"Of {evidence.known_count} targets with known training, {evidence.right_count} are decided rightly and "
-            f"{evidence.wrong_count} wrongly."
+            f"For {evidence.known_count} targets with known training, the number of correct answers is "
+            f"{evidence.right_count}, and of wrong answers {evidence.wrong_count}."
         )
 
 

@@ -120,13 +120,13 @@ def explain_certainty(_config: Membership, evidence: CanaryEvidence) -> str:
     if evidence.bound["estimate"] <= 0:
         return f"{design} This audit does not show that the model improves these guesses."
     lower_limit = certainty(evidence.bound["estimate"])
-    finding = f"The model lets an observer be at least {lower_limit:.3g} % certain about some test records"
+    finding = f"The model lets an observer be at least {lower_limit:.4g} % certain about some test records"
     if evidence.spent is None:
         return f"{design} {finding}. The training made no promise of privacy."
     promised = certainty(evidence.spent["estimate"])
     if evidence.exceeds_promise:
-        return f"{design} {finding}, although the training promised a limit of {promised:.3g} %."
-    return f"{design} {finding}, which is consistent with the promised limit of {promised:.3g} %."
+        return f"{design} {finding}, although the training promised a limit of {promised:.4g} %."
+    return f"{design} {finding}, which is consistent with the promised limit of {promised:.4g} %."
 
 
 def draw_certainty(_config: Membership, evidence: CanaryEvidence) -> NumberLine:
@@ -196,7 +196,12 @@ def explain_unlike_sets(_config: Membership, _evidence: GivenEvidence) -> str:
 def explain_unlike_model(_config: Membership, evidence: GivenEvidence) -> str:
     causes = as_sentence(evidence.likely_causes)
     if not evidence.is_steady:
-        return f"The model gave two different answers to the same image, so its answers cannot be compared. {causes}"
+        differing = evidence.differing
+        assert differing is not None
+        return (
+            f"The model gave two different answers to {numerator(differing)} of {differing['n']} repeated images, so "
+            f"its answers cannot be compared. {causes}"
+        )
     return (
         "The model differs from the comparison models even on images that no model was trained on. A difference "
         f"on the records could therefore have other reasons. {causes}"

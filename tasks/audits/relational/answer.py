@@ -149,9 +149,10 @@ RULES = Rules[Evidence](
 )
 
 LIMITS = (
-    "The result is an average over texts and clears no single one. Training and held-out questions must be drawn "
-    "alike: if training questions are easier to guess, the result is above 0 without memory. It applies only to these "
-    "questions, in this wording. A model that withholds answers, by intent or by design, is cleared."
+    "The result is an average over texts: a single text may be memorised even if the audit finds nothing. Training "
+    "and held-out questions must come from the same source at random: if training questions are easier to guess, the "
+    "result is above 0 without memory. It applies only to these questions, in this wording. The audit cannot detect "
+    "memory if the model withholds its answers."
 )
 LINEAR_LIMITS = "The linear model illustrates how memorisation develops. It is no evidence about any other model."
 

@@ -391,6 +391,7 @@ def test_who_is_not_assessable_is_told_why_and_what_to_do_and_is_shown_no_share(
 
 def test_the_rule_names_every_reason_for_which_nobody_is_judged(golden: Golden) -> None:
     golden(certified(*target("a", *DIFFERENT)).rule)
+    golden(RULES.explain(QUICKSTART), "exact rule")
 
 
 def test_without_a_control_set_no_test_has_an_error_rate(golden: Golden) -> None:
