@@ -131,14 +131,16 @@ RULES = Rules[Evidence](
 LIMITS = (
     "The score is an average over images: even if the audit finds nothing, some images may be memorised. The answer "
     "describes this pair of trainings and an attacker who compares embeddings with public images; an attacker who "
-    "knows more may learn more. Only the class of the object is inferred. The score is 0 without memorisation only if "
-    "A and B are drawn at random from the same images; near copies within one set violate this."
+    "knows more may learn more. Only the class of the object is inferred. Without memorisation, the score is 0 "
+    "only if the training images and the comparison images are drawn at random from the same source, without near "
+    "copies within either set."
 )
 LIMITS_OF_GIVEN = (
     "The score is an average over images: even if the audit finds nothing, some images may be memorised. The answer "
     "describes this encoder, these images and an attacker who compares embeddings with public images; an attacker who "
     "knows more may learn more. Only the class of the object is inferred. The audit relies on the owner's statement of "
-    "which images the encoder was trained on, and on A and B being drawn at random from the same images."
+    "which images the encoder was trained on, and on a random draw of the training images (A) and the comparison "
+    "images (B) from the same source."
 )
 LIMITS_OF_SENT = (
     f"{LIMITS_OF_GIVEN} Crops are recognisable: the audit does not detect an owner who embeds whole images correctly "

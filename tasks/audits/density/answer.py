@@ -83,7 +83,7 @@ TOGETHER = Case[Evidence](
     "more p-values are at most {counted} % than chance explains: by chance alone, at most {surely} of 1,000 audits "
     "have that many (counted only if each p-value uses at least {draws} permutations, or all possible ones)",
     lambda evidence: evidence.by_chance <= SURELY,
-    "By chance alone, {surely} of 1,000 such audits have that many small p-values.",
+    "By chance alone, {surely} of 1,000 such audits have as many images that look memorised.",
     scope=FOLDS,
     applies=_leaves_out_folds,
     because=lambda _config, _evidence: ". The test of all observations together decides the answer.",

@@ -110,7 +110,7 @@ DOCUMENT_RULES = Rules[DocumentEvidence](
             "adjusted for the number of documents, is at most {level} %",
             lambda evidence: evidence.is_memorised,
             "Of 100 audits of models on which no document has an effect, at most {level} answer “memorised”. Among the "
-            "documents that are found, at most {level} % are expected to be false.",
+            "documents that are found, at most {level} of 100 are false on average.",
             steps=FOUND_DOCUMENTS,
         ),
         tie_rule(),

@@ -255,7 +255,7 @@ def _common_cases(found_steps: tuple[str, ...]) -> tuple[Case[Evidence], ...]:
             "at least one secret is memorised: the p-value of its rank, with its log p reduced by {nats} nats and "
             "adjusted for the number of secrets, is at most {level} %",
             lambda evidence: evidence.is_memorised,
-            "Among the secrets that are found, at most {level} % are expected to be false.",
+            "Among the secrets that are found, at most {level} of 100 are false on average.",
             steps=found_steps,
         ),
         Case[Evidence](
